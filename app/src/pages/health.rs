@@ -1,0 +1,121 @@
+//! Health: the wall, the background tasks, the disk, and what doctor says.
+
+use leptos::prelude::*;
+use leptos_meta::Title;
+use opkit_domain::view::HealthView;
+
+use super::accounts;
+use crate::api::places::health;
+use crate::format;
+use crate::ui::clock::{age, use_clock};
+use crate::ui::icons::{drawn, icon14};
+use crate::ui::parts::failed;
+
+/// `/health`.
+#[component]
+pub(crate) fn Health() -> impl IntoView {
+    let data = Resource::new_blocking(|| (), |()| health());
+    let clock = use_clock();
+    view! {
+        <Title text="Health" />
+        <div class="page page-mid">
+            <div class="row page-head">
+                <h1 class="page-h1">"Health"</h1>
+                <span class="sp"></span>
+                <button class="btn btn-s" type="button" on:click=move |_| data.refetch()>
+                    {icon14("refresh")}
+                    "Look again"
+                </button>
+            </div>
+            <Transition fallback=|| view! { <div class="skeleton"></div> }>
+                {move || Suspend::new(async move {
+                    match data.await {
+                        Ok(view) => {
+                            clock.seed(view.now);
+                            content(&view)
+                        }
+                        Err(error) => failed("Health could not be read", &error),
+                    }
+                })}
+            </Transition>
+        </div>
+    }
+}
+
+fn mark(fine: bool) -> AnyView {
+    if fine { drawn("st c-done", "s-done") } else { drawn("st c-failed", "s-failed") }
+}
+
+fn content(view: &HealthView) -> AnyView {
+    let wip = &view.wip;
+    let slots = format!(
+        "{} of {} used, {} kept for reviews",
+        wip.work + wip.plan + wip.review,
+        wip.cap,
+        wip.reserve
+    );
+    let tasks = view
+        .tasks
+        .iter()
+        .map(|task| {
+            view! {
+                <tr data-task=task.name.clone()>
+                    <td>
+                        <span class="row">{mark(task.ok)} {task.name.clone()}</span>
+                    </td>
+                    <td class="break">{task.result.clone()}</td>
+                    <td class="r">{task.last_run.map(|at| age("age", at))}</td>
+                </tr>
+            }
+        })
+        .collect_view();
+    let checks = view
+        .checks
+        .iter()
+        .map(|(fine, text)| {
+            view! {
+                <li class="check-line">
+                    {mark(*fine)}
+                    <span>{text.clone()}</span>
+                </li>
+            }
+        })
+        .collect_view();
+    view! {
+        <section class="panel" aria-label="Facts">
+            <div class="panel-body">
+                <dl class="facts facts-wide">
+                    <dt>"Version"</dt>
+                    <dd class="mono break">{view.version.clone()}</dd>
+                    <dt>"Mode"</dt>
+                    <dd>{view.mode.clone()}</dd>
+                    <dt>"Wall"</dt>
+                    <dd>{view.wall.clone()}</dd>
+                    <dt>"Slots"</dt>
+                    <dd>{slots}</dd>
+                    <dt>"Free disk"</dt>
+                    <dd>{format::bytes(view.disk_free)}</dd>
+                </dl>
+            </div>
+        </section>
+        <section class="panel scroll-x" aria-label="Background tasks">
+            <header class="panel-head">"Background tasks"</header>
+            <table class="table">
+                <thead>
+                    <tr>
+                        <th>"Task"</th>
+                        <th>"Last result"</th>
+                        <th class="r">"Last run"</th>
+                    </tr>
+                </thead>
+                <tbody>{tasks}</tbody>
+            </table>
+        </section>
+        <section class="panel" aria-label="Checks">
+            <header class="panel-head">"Checks" <span class="meta">"the same as opkit doctor"</span></header>
+            <ul class="check-lines">{checks}</ul>
+        </section>
+        {accounts::table(&view.accounts)}
+    }
+    .into_any()
+}

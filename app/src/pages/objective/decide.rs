@@ -1,0 +1,452 @@
+//! The panel for what a person can do now. What is typed stays when the page is read anew.
+
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use opkit_domain::objective::{Attention, Integration, Status};
+use opkit_domain::view::CardView;
+
+use super::Page;
+use crate::api::objective::{Act, act};
+use crate::ui::dialog::Confirm;
+use crate::ui::icons::{drawn, icon, icon14, status_mark};
+use crate::ui::parts::value;
+use crate::ui::toast::{Toasts, use_toasts};
+
+/// What the person has typed and chosen.
+#[derive(Clone, Copy)]
+struct Desk {
+    page: Page,
+    toasts: Toasts,
+    findings: RwSignal<String>,
+    answer: RwSignal<String>,
+    reason: RwSignal<String>,
+    message: RwSignal<String>,
+    merge: RwSignal<bool>,
+    busy: RwSignal<bool>,
+    cancelling: RwSignal<bool>,
+}
+
+impl Desk {
+    fn run(self, what: Act, clear: Option<RwSignal<String>>) {
+        if self.busy.get_untracked() {
+            return;
+        }
+        self.busy.set(true);
+        let id = self.page.id;
+        spawn_local(async move {
+            match act(id, what).await {
+                Ok(message) => {
+                    self.toasts.good(message);
+                    if let Some(text) = clear {
+                        text.try_set(String::new());
+                    }
+                    self.page.refresh();
+                }
+                Err(error) => {
+                    self.toasts.failed(format!("#{id} stays as it is."), &error);
+                    self.page.refresh();
+                }
+            }
+            self.busy.try_set(false);
+        });
+    }
+
+    fn integration(self) -> Integration {
+        if self.merge.get_untracked() { Integration::Merge } else { Integration::Keep }
+    }
+}
+
+/// The part of the card that decides which panel stands there.
+#[derive(Clone, PartialEq)]
+struct Key {
+    status: Status,
+    attention: Option<Attention>,
+    note: String,
+    delivered: bool,
+    passed: bool,
+    live: bool,
+    hold: bool,
+    criteria: u32,
+    rounds: usize,
+    base: String,
+    integrated: Option<String>,
+}
+
+/// Draws the panel.
+pub(crate) fn panel(page: Page) -> AnyView {
+    let merge = page.data.with_untracked(|page| page.view.integrate == Integration::Merge);
+    let desk = Desk {
+        page,
+        toasts: use_toasts(),
+        findings: RwSignal::new(String::new()),
+        answer: RwSignal::new(String::new()),
+        reason: RwSignal::new(String::new()),
+        message: RwSignal::new(String::new()),
+        merge: RwSignal::new(merge),
+        busy: RwSignal::new(false),
+        cancelling: RwSignal::new(false),
+    };
+    let key = Memo::new(move |_| page.data.with(|page| key_of(&page.view.card, &page.view.base, &page.view.integrated)));
+    let id = page.id;
+    let text = view! { <p>"Its session is stopped. Uncommitted work is kept, and you can bring it back."</p> }.into_any();
+    view! {
+        <section class="panel act" aria-label="Your decision" data-act="">
+            {move || draw(desk, &key.get())}
+        </section>
+        <Confirm
+            open=desk.cancelling
+            head=format!("Cancel #{id}?")
+            text
+            keep="Leave it"
+            act=format!("Cancel #{id}")
+            run=move || desk.run(Act::Cancel, None)
+        />
+    }
+    .into_any()
+}
+
+fn key_of(card: &CardView, base: &str, integrated: &Option<String>) -> Key {
+    Key {
+        status: card.status,
+        attention: card.attention,
+        note: card.attention_note.clone(),
+        delivered: card.delivered,
+        passed: card.passed,
+        live: card.session.is_some(),
+        hold: card.hold,
+        criteria: card.criteria,
+        rounds: card.rounds.len(),
+        base: base.to_owned(),
+        integrated: integrated.clone(),
+    }
+}
+
+fn draw(desk: Desk, key: &Key) -> AnyView {
+    match key.status {
+        Status::HumanReview => human(desk, key),
+        Status::Planning => planning(desk, key),
+        Status::Queue => queue(desk, key),
+        Status::Working | Status::AiReview => running(desk, key),
+        Status::Done => done(desk, key),
+        Status::Cancelled => shell(
+            status_mark(Status::Cancelled),
+            "Cancelled",
+            view! {
+                <p class="ink2">"It was ended early. Its branch and records are kept."</p>
+                {button(desk, "btn btn-block", "Bring it back", || Act::Restore)}
+            }
+            .into_any(),
+        ),
+    }
+}
+
+fn shell(mark: AnyView, head: &str, body: AnyView) -> AnyView {
+    view! {
+        <header class="panel-head">{mark} {head.to_owned()}</header>
+        <div class="panel-body">{body}</div>
+    }
+    .into_any()
+}
+
+fn button(desk: Desk, class: &'static str, label: &'static str, what: impl Fn() -> Act + 'static) -> AnyView {
+    view! {
+        <button
+            class=class
+            type="button"
+            disabled=move || desk.busy.get()
+            on:click=move |_| desk.run(what(), None)
+        >
+            {label}
+        </button>
+    }
+    .into_any()
+}
+
+fn cancel(desk: Desk) -> AnyView {
+    view! {
+        <button class="btn btn-quiet btn-danger btn-block" type="button" on:click=move |_| desk.cancelling.set(true)>
+            {icon("x")}
+            "Cancel the objective"
+        </button>
+    }
+    .into_any()
+}
+
+fn text_field(label: &'static str, hint: &'static str, name: &'static str, text: RwSignal<String>) -> AnyView {
+    view! {
+        <div class="field">
+            <label for=name>{label}</label>
+            <textarea
+                class="input textarea"
+                id=name
+                name=name
+                rows="3"
+                prop:value=move || text.get()
+                on:input=move |event| text.set(value(&event))
+            ></textarea>
+            <span class="hint">{hint}</span>
+        </div>
+    }
+    .into_any()
+}
+
+fn human(desk: Desk, key: &Key) -> AnyView {
+    let attention = key.attention;
+    let head = attention.map_or("Needs you", Attention::label).to_owned();
+    let failed = attention.is_some_and(Attention::is_failure);
+    let mark = if failed { drawn("st c-failed", "s-failed") } else { drawn("st c-needs", "s-needs") };
+    let why = explain(key);
+    let is_blocked = attention == Some(Attention::Blocked);
+    let resumable = matches!(
+        attention,
+        Some(
+            Attention::Stopped
+                | Attention::SessionLost
+                | Attention::StartFailed
+                | Attention::NoAccount
+                | Attention::BudgetExhausted
+                | Attention::ReviewError
+        )
+    );
+    let body = view! {
+        <p class="ink2 break" data-why="">
+            {why}
+        </p>
+        {resumable.then(|| button(desk, "btn btn-primary btn-block", "Resume", || Act::Resume))}
+        {is_blocked.then(|| answer(desk))}
+        {key.delivered.then(|| approve(desk, key))}
+        {(!is_blocked && key.criteria > 0).then(|| reject(desk))}
+        {key
+            .delivered
+            .then(|| button(desk, "btn btn-quiet btn-block", "Ask for a fresh review", || Act::FreshReview))}
+        {(key.criteria == 0)
+            .then(|| {
+                view! {
+                    <a class="btn btn-block" href=format!("/objective/{}/edit", desk.page.id)>
+                        "Give criteria"
+                    </a>
+                }
+            })}
+        {cancel(desk)}
+    }
+    .into_any();
+    shell(mark, &head, body)
+}
+
+fn explain(key: &Key) -> String {
+    let note = if key.note.is_empty() { String::new() } else { format!(" {}.", sentence_case(&key.note)) };
+    let text = match key.attention {
+        Some(Attention::SignOff) => {
+            return format!("The reviewer passed all criteria in round {}. Your signature finishes the objective.", key.rounds.max(1));
+        }
+        Some(Attention::Blocked) => "The agent says what it lacks. Answer, and it goes on.",
+        Some(Attention::RetriesExhausted) => "It failed as often as is allowed. Say what to do differently, or accept it with a reason.",
+        Some(Attention::ReviewError) => "The reviewer gave no valid verdict, several times.",
+        Some(Attention::SessionLost) => "Its sessions ended badly, several times.",
+        Some(Attention::BudgetExhausted) => "Its budget is used up.",
+        Some(Attention::NoAccount) => "No account could take it for a day.",
+        Some(Attention::PlanMissing) => "Planning gave no valid plan. Give criteria yourself, or ask for another plan.",
+        Some(Attention::Tampered) => "What was delivered is not what was worked on. Look at it before anything else.",
+        Some(Attention::Conflict) => "It cannot be merged as it stands. Reject it with a hint, or keep the branch.",
+        Some(Attention::StartFailed) => "Its sessions could not be started.",
+        Some(Attention::Stopped) => "It was stopped. Nothing was lost.",
+        Some(Attention::NoDeliverable) => "The agent finished without delivering anything.",
+        None => "It waits for your decision.",
+    };
+    format!("{text}{note}")
+}
+
+fn sentence_case(text: &str) -> String {
+    let mut chars = text.trim().trim_end_matches('.').chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+fn answer(desk: Desk) -> AnyView {
+    view! {
+        {text_field("Your answer", "It stands first in what the next session reads.", "answer", desk.answer)}
+        <button
+            class="btn btn-primary btn-block"
+            type="button"
+            data-answer=""
+            disabled=move || desk.busy.get() || desk.answer.with(|text| text.trim().is_empty())
+            on:click=move |_| desk.run(Act::Answer { text: desk.answer.get_untracked() }, Some(desk.answer))
+        >
+            "Send the answer"
+        </button>
+    }
+    .into_any()
+}
+
+fn choice(desk: Desk, merge: bool, label: String, what: &'static str) -> AnyView {
+    view! {
+        <label class="opt" class:on=move || desk.merge.get() == merge>
+            <input
+                class="opt-input"
+                type="radio"
+                name="integrate"
+                value=if merge { "merge" } else { "keep" }
+                prop:checked=move || desk.merge.get() == merge
+                on:change=move |_| desk.merge.set(merge)
+            />
+            <span>{label}</span>
+            <span class="meta">{what}</span>
+        </label>
+    }
+    .into_any()
+}
+
+fn approve(desk: Desk, key: &Key) -> AnyView {
+    let passed = key.passed;
+    let lacks = move || !passed && desk.reason.with(|text| text.trim().is_empty());
+    let label = move || if desk.merge.get() { "Approve and merge" } else { "Approve, keep the branch" };
+    let run = move |_| {
+        let reason = Some(desk.reason.get_untracked()).filter(|text| !text.trim().is_empty());
+        desk.run(Act::Approve { integrate: Some(desk.integration()), reason }, Some(desk.reason));
+    };
+    let class = if passed { "btn btn-primary btn-block btn-tall" } else { "btn btn-block" };
+    view! {
+        <div class="opts opts-1" role="radiogroup" aria-label="Where the branch goes">
+            {choice(desk, true, format!("Merge into {}", key.base), "In the registered repository")}
+            {choice(desk, false, "Keep the branch only".to_owned(), "You take it when you want")}
+        </div>
+        {(!passed)
+            .then(|| {
+                text_field("Reason to accept it all the same", "The reviewer has not passed this. The reason is recorded.", "reason", desk.reason)
+            })}
+        <button class=class type="button" data-approve="" disabled=move || desk.busy.get() || lacks() on:click=run>
+            {label}
+        </button>
+        <div class="rule"></div>
+    }
+    .into_any()
+}
+
+fn reject(desk: Desk) -> AnyView {
+    view! {
+        {text_field("Findings for the next round", "They stand first in what the next session reads.", "findings", desk.findings)}
+        <button
+            class="btn btn-danger btn-block"
+            type="button"
+            data-reject=""
+            disabled=move || desk.busy.get() || desk.findings.with(|text| text.trim().is_empty())
+            on:click=move |_| desk.run(Act::Reject { findings: desk.findings.get_untracked() }, Some(desk.findings))
+        >
+            "Reject with findings"
+        </button>
+    }
+    .into_any()
+}
+
+fn planning(desk: Desk, key: &Key) -> AnyView {
+    let has = key.criteria > 0;
+    let body = view! {
+        <p class="ink2">
+            {if has {
+                "It has criteria. It can go to the queue now."
+            } else {
+                "It has no criteria yet. Give at least one, then it goes to the queue."
+            }}
+        </p>
+        {has.then(|| button(desk, "btn btn-primary btn-block", "Put it in the queue", || Act::SkipPlanning))}
+        <a class=if has { "btn btn-block" } else { "btn btn-primary btn-block" } href=format!("/objective/{}/edit", desk.page.id)>
+            {if has { "Edit criteria" } else { "Give criteria" }}
+        </a>
+        {cancel(desk)}
+    }
+    .into_any();
+    shell(status_mark(Status::Planning), "Planning", body)
+}
+
+fn queue(desk: Desk, key: &Key) -> AnyView {
+    let hold = key.hold;
+    let body = view! {
+        <p class="ink2">
+            {if hold {
+                "It is on hold and does not start until you release it."
+            } else {
+                "It starts by itself when a slot and an account are free."
+            }}
+        </p>
+        {if hold {
+            button(desk, "btn btn-primary btn-block", "Release the hold", || Act::Hold(false))
+        } else {
+            view! {
+                {button(desk, "btn btn-primary btn-block", "Start next", || Act::StartNext)}
+                {button(desk, "btn btn-block", "Hold it", || Act::Hold(true))}
+            }
+                .into_any()
+        }}
+        {cancel(desk)}
+    }
+    .into_any();
+    shell(status_mark(Status::Queue), if hold { "On hold" } else { "In the queue" }, body)
+}
+
+fn running(desk: Desk, key: &Key) -> AnyView {
+    let head = match (key.status, key.live) {
+        (Status::AiReview, true) => "In review",
+        (Status::AiReview, false) => "Waits for a reviewer",
+        (_, true) => "At work",
+        (_, false) => "Waits for its next session",
+    };
+    let body = view! {
+        {text_field("Message to the agent", "Read at its next turn. Reviewers get no messages.", "message", desk.message)}
+        <button
+            class="btn btn-block"
+            type="button"
+            data-message=""
+            disabled=move || desk.busy.get() || desk.message.with(|text| text.trim().is_empty())
+            on:click=move |_| desk.run(Act::Message { text: desk.message.get_untracked() }, Some(desk.message))
+        >
+            {icon14("msg")}
+            "Send the message"
+        </button>
+        {cancel(desk)}
+    }
+    .into_any();
+    shell(status_mark(key.status), head, body)
+}
+
+fn done(desk: Desk, key: &Key) -> AnyView {
+    let kept = key.delivered && !key.integrated.as_deref().is_some_and(|how| how.contains("merge"));
+    let text = match &key.integrated {
+        Some(how) => sentence_case(how) + ".",
+        None if key.delivered => "The branch is ready.".to_owned(),
+        None => "It is finished.".to_owned(),
+    };
+    let merge = kept.then(|| {
+        let label = format!("Merge into {}", key.base);
+        view! {
+            <button
+                class="btn btn-primary btn-block"
+                type="button"
+                data-merge=""
+                disabled=move || desk.busy.get()
+                on:click=move |_| desk.run(Act::Integrate(Integration::Merge), None)
+            >
+                {label}
+            </button>
+        }
+    });
+    let branch = desk.page.data.with_untracked(|page| page.view.branch.clone());
+    let body = view! {
+        <p class="ink2 break">{text}</p>
+        {key
+            .delivered
+            .then(|| view! { <p class="meta">"Branch " <span class="code">{branch}</span></p> })}
+        {merge}
+        <div class="rule"></div>
+        {text_field("It was wrong after all", "Say why. It goes back to Working with this first.", "reason", desk.reason)}
+        <button
+            class="btn btn-block"
+            type="button"
+            data-reopen=""
+            disabled=move || desk.busy.get() || desk.reason.with(|text| text.trim().is_empty())
+            on:click=move |_| desk.run(Act::Reopen { reason: desk.reason.get_untracked() }, Some(desk.reason))
+        >
+            "Reopen with this reason"
+        </button>
+    }
+    .into_any();
+    shell(status_mark(Status::Done), "Done", body)
+}

@@ -1,0 +1,176 @@
+//! Repositories: the list, the sample, and a form for a path or URL.
+
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos_meta::Title;
+use opkit_domain::objective::Integration;
+use opkit_domain::view::RepoView;
+
+use super::board::sample_button;
+use crate::api;
+use crate::api::places::{add_repo, repos};
+use crate::format;
+use crate::ui::icons::icon14;
+use crate::ui::parts::{failed, field_error, value};
+use crate::ui::toast::use_toasts;
+
+/// `/repositories`.
+#[component]
+pub(crate) fn Repositories() -> impl IntoView {
+    let data = Resource::new_blocking(|| (), |()| repos());
+    view! {
+        <Title text="Repositories" />
+        <div class="page page-mid">
+            <h1 class="page-h1 page-head">"Repositories"</h1>
+            <Transition fallback=|| view! { <div class="skeleton"></div> }>
+                {move || Suspend::new(async move {
+                    match data.await {
+                        Ok(repos) => list(&repos, move || data.refetch()),
+                        Err(error) => failed("The repositories could not be read", &error),
+                    }
+                })}
+            </Transition>
+            <AddForm done=move || data.refetch() />
+        </div>
+    }
+}
+
+fn list(repos: &[RepoView], again: impl Fn() + Copy + Send + Sync + 'static) -> AnyView {
+    if repos.is_empty() {
+        return view! {
+            <div class="empty">
+                <h2>"No repository yet"</h2>
+                <p>"Opkit keeps a mirror of it and works on private copies. Your own checkout is never touched."</p>
+                {sample_button("btn btn-primary", again)}
+            </div>
+        }
+        .into_any();
+    }
+    let has_sample = repos.iter().any(|repo| repo.name == "sample");
+    let rows = repos
+        .iter()
+        .map(|repo| {
+            let how = match repo.integrate {
+                Integration::Keep => "keeps the branch",
+                Integration::Merge => "merges into the base",
+            };
+            view! {
+                <tr data-repo=repo.name.clone()>
+                    <td>
+                        <a class="link strong" href=format!("/?repo={}", repo.name)>
+                            {repo.name.clone()}
+                        </a>
+                        <span class="meta block mono break">{repo.source.clone()}</span>
+                    </td>
+                    <td class="mono">{repo.base.clone()}</td>
+                    <td class="mono">{repo.verify.clone().unwrap_or_else(|| "none".into())}</td>
+                    <td>{how}</td>
+                    <td class="r">{format::number(u64::from(repo.objectives))}</td>
+                </tr>
+            }
+        })
+        .collect_view();
+    view! {
+        <section class="panel scroll-x" aria-label="Repositories">
+            <table class="table">
+                <thead>
+                    <tr>
+                        <th>"Name and source"</th>
+                        <th>"Base"</th>
+                        <th>"Verify"</th>
+                        <th>"On approval"</th>
+                        <th class="r">"Objectives"</th>
+                    </tr>
+                </thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </section>
+        {(!has_sample).then(|| view! { <div>{sample_button("btn btn-s", again)}</div> })}
+    }
+    .into_any()
+}
+
+#[component]
+fn AddForm(done: impl Fn() + Copy + Send + Sync + 'static) -> impl IntoView {
+    let toasts = use_toasts();
+    let source = RwSignal::new(String::new());
+    let name = RwSignal::new(String::new());
+    let base = RwSignal::new(String::new());
+    let verify = RwSignal::new(String::new());
+    let merge = RwSignal::new(false);
+    let busy = RwSignal::new(false);
+    let refused = RwSignal::new(None::<String>);
+    let send = move |event: web_sys::SubmitEvent| {
+        event.prevent_default();
+        if source.with_untracked(|text| text.trim().is_empty()) {
+            refused.set(Some("The path or URL is missing.".into()));
+            return;
+        }
+        busy.set(true);
+        refused.set(None);
+        let given = |text: RwSignal<String>| Some(text.get_untracked()).filter(|text| !text.trim().is_empty());
+        let how = if merge.get_untracked() { Integration::Merge } else { Integration::Keep };
+        let (source_, name_, base_, verify_) = (source.get_untracked(), given(name), given(base), given(verify));
+        spawn_local(async move {
+            match add_repo(source_, name_, base_, verify_, Some(how)).await {
+                Ok(repo) => {
+                    for field in [source, name, base, verify] {
+                        field.set(String::new());
+                    }
+                    toasts.good(format!("{} was added.", repo.name));
+                    done();
+                }
+                Err(error) => refused.set(Some(api::says(&error))),
+            }
+            busy.try_set(false);
+        });
+    };
+    let field = |id: &'static str, label: &'static str, hint: &'static str, what: RwSignal<String>| {
+        view! {
+            <div class="field">
+                <label for=id>{label}</label>
+                <input
+                    class="input"
+                    id=id
+                    name=id
+                    autocapitalize="none"
+                    spellcheck="false"
+                    autocomplete="off"
+                    prop:value=move || what.get()
+                    on:input=move |event| what.set(value(&event))
+                />
+                <span class="hint">{hint}</span>
+            </div>
+        }
+    };
+    view! {
+        <form class="panel add-form" method="post" on:submit=send data-add-repo="">
+            <h2 class="add-head">"Add a repository"</h2>
+            {field("source", "Path or URL", "A git repository on this machine, or a URL that git can clone.", source)}
+            <div class="field-pair">
+                {field("repo-name", "Name, optional", "From the path if empty.", name)}
+                {field("base", "Base branch, optional", "The one that is checked out there if empty.", base)}
+            </div>
+            {field("verify", "Verify command, optional", "Runs before every review, as in cargo test. Exit 0 means fine.", verify)}
+            <label class="check-row">
+                <input
+                    class="check-input"
+                    type="checkbox"
+                    prop:checked=move || merge.get()
+                    on:change=move |event| merge.set(event_target_checked(&event))
+                />
+                <span>
+                    "Merge when approved"
+                    <span class="meta block">"Else the branch stays in the mirror and you take it."</span>
+                </span>
+            </label>
+            {field_error(move || refused.get())}
+            <div>
+                <button class="btn btn-primary" type="submit" disabled=move || busy.get()>
+                    {icon14("plus")}
+                    "Add repository"
+                </button>
+            </div>
+        </form>
+    }
+}

@@ -1,0 +1,9 @@
+//! Parts that many pages use.
+
+pub(crate) mod clock;
+pub(crate) mod dialog;
+pub(crate) mod frame;
+pub(crate) mod icons;
+pub(crate) mod keys;
+pub(crate) mod parts;
+pub(crate) mod toast;

@@ -1,0 +1,152 @@
+//! Small drawn facts: priority, criteria ticks, rounds, messages of failure.
+
+use leptos::prelude::*;
+use opkit_domain::view::{CardView, RoundMark};
+
+use crate::api;
+use crate::ui::icons::icon14;
+
+/// Priority as four bars; nothing for none.
+pub(crate) fn priority(value: u8) -> AnyView {
+    if value == 0 {
+        return ().into_any();
+    }
+    let bar = move |at: u8| if at <= value { "on" } else { "off" };
+    view! {
+        <span class="prio" title=format!("Priority {value} of 4")>
+            <i class=bar(1)></i>
+            <i class=bar(2)></i>
+            <i class=bar(3)></i>
+            <i class=bar(4)></i>
+        </span>
+    }
+    .into_any()
+}
+
+/// What a priority is called.
+pub(crate) fn priority_label(value: u8) -> &'static str {
+    match value {
+        0 => "None",
+        1 => "1, low",
+        2 => "2, normal",
+        3 => "3, high",
+        _ => "4, highest",
+    }
+}
+
+/// One tick a criterion, at most twelve.
+pub(crate) fn ticks(card: &CardView) -> AnyView {
+    if card.criteria == 0 {
+        return ().into_any();
+    }
+    let judged = card.criteria_met + card.criteria_failed > 0;
+    let marks: Vec<_> = (0..card.criteria.min(12))
+        .map(|at| {
+            let class = if at < card.criteria_met {
+                "d"
+            } else if at < card.criteria_met + card.criteria_failed {
+                "f"
+            } else {
+                "o"
+            };
+            view! { <i class=class></i> }
+        })
+        .collect();
+    let text = if judged { format!("{} / {}", card.criteria_met, card.criteria) } else { card.criteria.to_string() };
+    let title = if judged {
+        format!("{} of {} criteria met", card.criteria_met, card.criteria)
+    } else if card.criteria == 1 {
+        "1 criterion".to_owned()
+    } else {
+        format!("{} criteria", card.criteria)
+    };
+    view! {
+        <span class="ticks" title=title>
+            {marks}
+        </span>
+        <span class="num">{text}</span>
+    }
+    .into_any()
+}
+
+/// Review rounds: failed ones square, passed ones round.
+pub(crate) fn rounds(list: &[RoundMark]) -> AnyView {
+    if list.is_empty() {
+        return ().into_any();
+    }
+    let failed = list.iter().filter(|round| **round == RoundMark::Failed).count();
+    let title = match (list.len(), failed) {
+        (1, 0) => "1 review round".to_owned(),
+        (n, 0) => format!("{n} review rounds"),
+        (n, f) => format!("{n} review rounds, {f} failed"),
+    };
+    let marks: Vec<_> = list
+        .iter()
+        .rev()
+        .take(8)
+        .rev()
+        .map(|round| {
+            let class = match round {
+                RoundMark::Failed => "f",
+                RoundMark::Passed => "d",
+                RoundMark::Now => "a",
+            };
+            view! { <i class=class></i> }
+        })
+        .collect();
+    view! {
+        <span class="rounds" title=title>
+            {marks}
+        </span>
+    }
+    .into_any()
+}
+
+/// A page or part that could not be read: what, why, what to do.
+pub(crate) fn failed(head: &'static str, error: &ServerFnError) -> AnyView {
+    let text = api::says(error);
+    view! {
+        <div class="center-page">
+            <div class="empty">
+                <h1 class="page-h1">{head}</h1>
+                <p>{text}</p>
+                <div class="row">
+                    <a class="btn btn-primary" href="/">
+                        "Go to the board"
+                    </a>
+                    <a class="btn" href="" rel="external">
+                        "Try again"
+                    </a>
+                </div>
+            </div>
+        </div>
+    }
+    .into_any()
+}
+
+/// An error beside its field.
+pub(crate) fn field_error(error: impl Fn() -> Option<String> + Send + Sync + 'static) -> AnyView {
+    view! {
+        <p class="field-error" role="alert">
+            {move || error().map(|text| view! { {icon14("info")} <span>{text}</span> })}
+        </p>
+    }
+    .into_any()
+}
+
+/// Tells the browser the right answer code when a page is an error.
+pub(crate) fn answer_with(status: u16) {
+    #[cfg(feature = "ssr")]
+    if let Some(response) = use_context::<leptos_axum::ResponseOptions>()
+        && let Ok(code) = axum::http::StatusCode::from_u16(status)
+    {
+        response.set_status(code);
+    }
+    #[cfg(not(feature = "ssr"))]
+    let _ = status;
+}
+
+/// The value of an input, textarea or select that an event came from.
+pub(crate) fn value(event: &web_sys::Event) -> String {
+    event_target_value(event)
+}

@@ -1,0 +1,15 @@
+// "Needs you": everything that waits for a person.
+
+export class NeedsPage {
+  constructor(page) {
+    this.page = page;
+  }
+
+  async open() {
+    await this.page.goto("/needs");
+  }
+
+  item(id) {
+    return this.page.locator(`main [data-card="${id}"], main [data-need="${id}"]`).first();
+  }
+}

@@ -1,0 +1,184 @@
+//! `bench`: the release build measured, written to `server/docs/bench/results.md`.
+
+use crate::steps::{cargo, output_of, program, root, run, shown, step, target};
+use crate::{Profile, server, site};
+use anyhow::{Context, Result, bail};
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const BEGIN: &str = "<!-- cargo xtask bench: begin -->";
+const END: &str = "<!-- cargo xtask bench: end -->";
+const ROUNDS: usize = 15;
+
+/// Builds a release and measures it.
+pub(crate) fn bench() -> Result<()> {
+    server::build_all(Profile::Release)?;
+    let mut report = machine();
+    step("sizes", || sizes(&mut report))?;
+    step("start to first byte", || first_byte(&mut report))?;
+    step("memory of an idle server", || idle_memory(&mut report))?;
+    for example in ["decisions", "terminal"] {
+        if root().join(format!("server/engine/examples/{example}.rs")).is_file() {
+            step(example, || engine_example(example, &mut report))?;
+        }
+    }
+    print!("{report}");
+    save(&report)
+}
+
+fn machine() -> String {
+    let uname = output_of("uname", &["-sr"]).unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let date = output_of("date", &["-u", "+%Y-%m-%d %H:%M"]).unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("?");
+    format!("{} UTC, {}, {cores} cores, load {load} at the start.\n\n", date.trim(), uname.trim())
+}
+
+fn sizes(report: &mut String) -> Result<()> {
+    let pkg = site::dist().join("pkg").join(site::build_id()?);
+    report.push_str("| file | raw bytes | brotli 11 |\n|---|---|---|\n");
+    let mut wire = 0;
+    for name in ["frontend_bg.wasm", "frontend.js", "app.css"] {
+        let bytes = fs::read(pkg.join(name))?;
+        let packed = site::brotli_of(&bytes)?.len();
+        if name != "app.css" {
+            wire += packed;
+        }
+        writeln!(report, "| {name} | {} | {packed} |", bytes.len())?;
+    }
+    writeln!(report, "| js + wasm on the wire (goal: 400 KB at first, 480 KB whole) | | {wire} |")?;
+    for name in ["opkit", "opkit-session"] {
+        let len = server::binary(name, Profile::Release)?.metadata()?.len();
+        writeln!(report, "| {name} (binary) | {len} | |")?;
+    }
+    report.push('\n');
+    Ok(())
+}
+
+/// A server with a fresh data directory; both end with the value.
+struct Running {
+    child: Child,
+    data: PathBuf,
+    address: String,
+}
+
+impl Running {
+    fn start(data: &Path) -> Result<Self> {
+        let mut command = program(server::binary("opkit", Profile::Release)?);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+        command.env_remove("OPKIT_SITE");
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let stdout = child.stdout.take().context("no stdout")?;
+        let mut running = Self { child, data: data.to_path_buf(), address: String::new() };
+        let mut reader = BufReader::new(stdout);
+        let mut line = String::new();
+        while reader.read_line(&mut line)? > 0 {
+            if let Some(at) = line.find("listening on http://") {
+                running.address =
+                    line[at + "listening on http://".len()..].trim().trim_end_matches('/').to_owned();
+                // Whatever it still says must not fill the pipe.
+                std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+                return Ok(running);
+            }
+            line.clear();
+        }
+        bail!("{} ended before it listened", shown(&command));
+    }
+
+    fn get_first_byte(&self, path: &str) -> Result<()> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
+        stream.read_exact(&mut [0; 1])?;
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // TERM first, so that the server ends what it started itself.
+        let pid = self.child.id().to_string();
+        Command::new("kill").arg(&pid).status().ok();
+        let deadline = Instant::now() + Duration::from_secs(15);
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.child.kill().ok();
+        self.child.wait().ok();
+        fs::remove_dir_all(&self.data).ok();
+    }
+}
+
+fn data_dir(name: &str) -> Result<PathBuf> {
+    let base = Path::new("/var/tmp");
+    let base = if base.is_dir() { base.to_path_buf() } else { std::env::temp_dir() };
+    let data = base.join(format!("opkit-bench-{}-{name}", std::process::id()));
+    fs::create_dir_all(&data)?;
+    fs::set_permissions(&data, Permissions::from_mode(0o711))?;
+    Ok(data)
+}
+
+fn first_byte(report: &mut String) -> Result<()> {
+    let mut times = Vec::new();
+    for round in 0..ROUNDS {
+        let data = data_dir(&format!("start-{round}"))?;
+        let start = Instant::now();
+        let running = Running::start(&data)?;
+        running.get_first_byte("/healthz")?;
+        times.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    times.sort_by(f64::total_cmp);
+    let (low, middle, high) = (times[0], times[ROUNDS / 2], times[ROUNDS - 1]);
+    writeln!(
+        report,
+        "Start to first byte, empty data directory, {ROUNDS} starts: {middle:.0} ms ({low:.0}-{high:.0}); goal 40 ms.\n"
+    )?;
+    Ok(())
+}
+
+fn idle_memory(report: &mut String) -> Result<()> {
+    let running = Running::start(&data_dir("idle")?)?;
+    running.get_first_byte("/healthz")?;
+    std::thread::sleep(Duration::from_secs(10));
+    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", running.child.id()))?;
+    let field = |name: &str| -> Option<u64> {
+        rollup.lines().find_map(|l| l.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
+    };
+    let anonymous = field("Anonymous:").context("smaps_rollup has no Anonymous line")?;
+    let rss = field("Rss:").unwrap_or(0);
+    writeln!(report, "Idle server after 10 s: {anonymous} KB anonymous (goal 12 MB), {rss} KB resident.\n")?;
+    Ok(())
+}
+
+/// An example of the engine prints its own lines of Markdown.
+fn engine_example(name: &str, report: &mut String) -> Result<()> {
+    run(cargo().args(["build", "--release", "-p", "opkit-engine", "--example", name]))?;
+    let out = program(target().join("release/examples").join(name)).stderr(Stdio::inherit()).output()?;
+    if !out.status.success() {
+        bail!("the example {name} ended with {}", out.status);
+    }
+    report.push_str(&String::from_utf8_lossy(&out.stdout));
+    report.push('\n');
+    Ok(())
+}
+
+/// Replaces our section and leaves what others wrote around it.
+fn save(report: &str) -> Result<()> {
+    let file = root().join("server/docs/bench/results.md");
+    let old = fs::read_to_string(&file).unwrap_or_else(|_| format!("# Bench results\n\n{BEGIN}\n{END}\n"));
+    let (before, rest) = old.split_once(BEGIN).unwrap_or((&old, ""));
+    let after = rest.split_once(END).map_or("\n", |(_, after)| after);
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(&file, format!("{before}{BEGIN}\n{report}{END}{after}"))?;
+    eprintln!("    written to {}", file.display());
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Agents: how each one is started. An adapter knows argv, output format and limits of one program.
+
+use std::path::{Path, PathBuf};
+
+use opkit_domain::ids::SessionId;
+use opkit_domain::session::{AgentSpec, Identity, OutputFormat, Role};
+
+use crate::error::{Error, Result};
+
+/// Scripts that a person may choose for the demo agent.
+pub const DEMO_SCRIPTS: &[&str] = &[
+    "good", "fails-then-good", "always-fails", "blocked", "hangs", "crashes", "floods", "usage-limit",
+    "writes-outside", "slow", "asks-nothing", "review-errors", "wrong-nonce", "prose", "reviewer-crashes",
+];
+
+/// The agents that this installation knows.
+#[derive(Debug)]
+pub(crate) struct Agents {
+    claude: Option<PathBuf>,
+}
+
+/// What an adapter needs to build a command line.
+pub(crate) struct Start<'a> {
+    pub(crate) role: Role,
+    pub(crate) session: &'a SessionId,
+    pub(crate) script: Option<&'a str>,
+    pub(crate) runner: &'a Path,
+    pub(crate) settings: &'a Path,
+    pub(crate) identity: Option<&'a Identity>,
+}
+
+impl Agents {
+    pub(crate) fn new(claude: Option<PathBuf>) -> Agents {
+        Agents { claude }
+    }
+
+    pub(crate) fn claude(&self) -> Option<&Path> {
+        self.claude.as_deref()
+    }
+
+    /// Checks an agent's name when an objective is written.
+    pub(crate) fn check(&self, name: &str, script: Option<&str>) -> Result<()> {
+        match name {
+            "demo" => match script {
+                None => Ok(()),
+                Some(script) => {
+                    let word = script.split(':').next().unwrap_or_default();
+                    let known = DEMO_SCRIPTS.contains(&word) || word == "floods-slow";
+                    let fits = script.len() <= 40 && script.chars().all(|c| c.is_ascii_alphanumeric() || "-:".contains(c));
+                    if known && fits {
+                        Ok(())
+                    } else {
+                        Err(Error::BadInput(format!(
+                            "The demo agent has no script “{}”. It has: {}.",
+                            crate::git::short(script),
+                            DEMO_SCRIPTS.join(", ")
+                        )))
+                    }
+                }
+            },
+            "claude" => match (&self.claude, script) {
+                (_, Some(_)) => Err(Error::BadInput("Scripts are for the demo agent only.".into())),
+                (None, None) => Err(Error::BadInput(
+                    "Claude Code is not set up here. Start the server with OPKIT_CLAUDE=/path/to/claude and put an \
+                     API key into the data directory, file keys/anthropic (mode 0600)."
+                        .into(),
+                )),
+                (Some(_), None) => Ok(()),
+            },
+            other => Err(Error::BadInput(format!(
+                "There is no agent “{}”. Use demo or claude.",
+                crate::git::short(other)
+            ))),
+        }
+    }
+
+    /// The agent's command line.
+    pub(crate) fn spec(&self, name: &str, start: &Start<'_>) -> Result<AgentSpec> {
+        match name {
+            "claude" => {
+                let program = self.claude.as_deref().ok_or_else(|| {
+                    Error::Refused("Claude Code is not set up here. Start the server with OPKIT_CLAUDE.".into())
+                })?;
+                readable(program, start.identity)?;
+                Ok(claude(program, start))
+            }
+            _ => Ok(demo(start)),
+        }
+    }
+}
+
+fn demo(start: &Start<'_>) -> AgentSpec {
+    let script = start.script.unwrap_or("good");
+    let reviewer = matches!(script, "review-errors" | "wrong-nonce" | "prose" | "reviewer-crashes");
+    // A reviewer's script leaves the worker alone, and the other way round.
+    let script = match start.role {
+        Role::Review if !reviewer => "good",
+        Role::Plan | Role::Work | Role::Delegate if reviewer => "good",
+        Role::Plan | Role::Work | Role::Review | Role::Delegate => script,
+    };
+    let role = if start.role == Role::Review { "review" } else { "work" };
+    AgentSpec {
+        name: "demo".into(),
+        argv: vec![
+            start.runner.to_string_lossy().into_owned(),
+            "demo-agent".into(),
+            "--role".into(),
+            role.into(),
+            "--script".into(),
+            script.into(),
+        ],
+        format: OutputFormat::ClaudeStreamJson,
+        polite_signal: 2,
+    }
+}
+
+/// Claude Code headless with everything pinned that a repository or the agent itself could change.
+fn claude(program: &Path, start: &Start<'_>) -> AgentSpec {
+    let tools = match start.role {
+        Role::Review | Role::Plan | Role::Work | Role::Delegate => "Bash,Edit,Read,Write,Glob,Grep",
+    };
+    let (program, settings) = (program.to_string_lossy(), start.settings.to_string_lossy());
+    let argv = [
+        program.as_ref(),
+        "-p",
+        "--setting-sources",
+        "",
+        "--settings",
+        settings.as_ref(),
+        "--strict-mcp-config",
+        "--tools",
+        tools,
+        "--permission-mode",
+        "dontAsk",
+        "--session-id",
+        start.session.as_str(),
+        "--max-turns",
+        "150",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "--include-hook-events",
+    ];
+    AgentSpec {
+        name: "claude".into(),
+        argv: argv.iter().map(|arg| (*arg).to_owned()).collect(),
+        format: OutputFormat::ClaudeStreamJson,
+        polite_signal: 2,
+    }
+}
+
+/// `settings.json` of a Claude session: the guard on every tool, and the pins.
+pub(crate) fn claude_settings(runner: &Path, policy: &Path) -> serde_json::Value {
+    let hook = |mode: &str| {
+        // Claude runs hooks through a shell: both paths are quoted, and both are ours.
+        let command = format!("{} guard{mode} {}", quoted(runner), quoted(policy));
+        serde_json::json!([{ "matcher": "*", "hooks": [{ "type": "command", "command": command, "timeout": 20 }] }])
+    };
+    serde_json::json!({
+        "disableAllHooks": false,
+        "env": { "CLAUDE_CODE_SIMPLE": "0", "CLAUDE_CODE_SAFE_MODE": "0" },
+        "hooks": {
+            "PreToolUse": hook(""),
+            "PostToolUse": hook(" --post"),
+            "PostToolUseFailure": hook(" --post"),
+        },
+    })
+}
+
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
+}
+
+/// Refuses a program that the agents' user cannot read and run, naming the first closed place.
+pub(crate) fn readable(program: &Path, identity: Option<&Identity>) -> Result<()> {
+    let real = program.canonicalize().map_err(|error| {
+        Error::Refused(format!("The agent's program {} cannot be found: {error}.", program.display()))
+    })?;
+    let Some(identity) = identity else { return Ok(()) };
+    let mut so_far = PathBuf::new();
+    for part in real.components() {
+        so_far.push(part);
+        let meta = std::fs::metadata(&so_far)?;
+        let wanted = if meta.is_dir() { 0o1 } else { 0o5 };
+        if !crate::data_dir::may(&meta, identity, wanted) {
+            return Err(Error::Refused(format!(
+                "Agents run as another user, which cannot get to {} because of {}. Install the agent where every \
+                 user can read it, for example below /opt, or run: chmod o+rx {}",
+                real.display(),
+                so_far.display(),
+                so_far.display()
+            )));
+        }
+    }
+    Ok(())
+}

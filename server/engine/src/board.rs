@@ -1,0 +1,621 @@
+//! Use cases of people: create, edit, move, decide. The only caller of `step` for a person's triggers.
+
+use opkit_domain::access::Actor;
+use opkit_domain::ids::{ObjectiveId, SessionId};
+use opkit_domain::objective::{
+    self, Attention, Criterion, DEFAULT_MAX_ROUNDS, Gate, Integration, Kind, Status, long_text,
+};
+use opkit_domain::session::Outcome;
+use opkit_domain::state_machine::{self, Transition, Trigger};
+use opkit_domain::view::{CardView, EditObjective, NewObjective};
+
+use crate::clock::now_ms;
+use crate::engine::{Engine, Moved};
+use crate::error::{Error, Result};
+use crate::store::Tx;
+use crate::store::events::{NewEvent, append};
+use crate::store::objectives::{Beside, Objective, get, store_transition};
+use crate::store::people::audit_in;
+
+/// What a person's decision carries beside the trigger.
+#[derive(Default)]
+struct Decision<'a> {
+    reason: &'a str,
+    findings: Option<Vec<String>>,
+    passed: Option<bool>,
+    integrated: Option<String>,
+    version: Option<i64>,
+    attention_note: &'a str,
+}
+
+impl Engine {
+    /// Writes an objective. With an idempotency key, the same call twice gives the same objective.
+    pub async fn create(&self, actor: &Actor, new: NewObjective, idempotency: Option<&str>) -> Result<CardView> {
+        self.operator(actor)?;
+        if let Some(key) = idempotency
+            && let Some(id) = self.store().idempotent(actor, key).await?
+        {
+            return self.card(actor.scope, id).await;
+        }
+        let checked = self.check_new(actor, &new).await?;
+        let mut tx = self.store().begin().await?;
+        let id = insert(&mut tx, actor, &new, &checked).await?;
+        for needs in &new.blocked_by {
+            get(&mut tx, actor.scope, *needs).await?;
+            dependency(&mut tx, id, *needs).await?;
+        }
+        append(
+            &mut tx,
+            actor.scope,
+            NewEvent {
+                objective: id,
+                kind: "created",
+                from: None,
+                to: Some(checked.status),
+                trigger: "created",
+                actor: &actor.name,
+                reason: "",
+                session: None,
+            },
+        )
+        .await?;
+        if let Some(key) = idempotency {
+            crate::store::objectives::remember_key(&mut tx, actor, key, id).await?;
+        }
+        let detail = serde_json::json!({ "title": checked.title, "repo": new.repo });
+        audit_in(&mut tx, actor.scope, &actor.name, "objective_created", &format!("#{id}"), &detail).await?;
+        tx.commit().await?;
+        self.changed();
+        self.card(actor.scope, id).await
+    }
+
+    async fn check_new(&self, actor: &Actor, new: &NewObjective) -> Result<Checked> {
+        let title = objective::title(&new.title)?;
+        let brief = long_text("brief", &new.brief)?;
+        let goal = long_text("goal", new.goal.trim())?;
+        if goal.contains('\n') || goal.len() > 500 {
+            return Err(Error::BadInput("The goal is one line of at most 500 bytes.".into()));
+        }
+        let mut criteria = objective::criteria(&new.criteria)?;
+        if new.kind == Kind::Bug && criteria.is_empty() {
+            // A bug without criteria is judged by its brief.
+            let text = if brief.trim().is_empty() { title.clone() } else { brief.trim().to_owned() };
+            let text: String = text.chars().take(objective::MAX_CRITERION / 4).collect();
+            criteria.push(Criterion { text, check: None });
+        }
+        let repo = self.store().repo_by_name(actor.scope, &new.repo).await?.ok_or_else(|| {
+            Error::BadInput(format!(
+                "There is no repository “{}”. Add it first, or choose one that is registered.",
+                crate::git::short(&new.repo)
+            ))
+        })?;
+        let agent = new.agent.clone().unwrap_or_else(|| "demo".into());
+        self.agents().check(&agent, new.script.as_deref())?;
+        if new.priority > 4 {
+            return Err(Error::BadInput("The priority is 0 to 4.".into()));
+        }
+        labels(&new.labels)?;
+        max_rounds(new.max_review_rounds)?;
+        if let Some(parent) = new.parent {
+            self.store().objective(actor.scope, parent).await?;
+        }
+        let base = new.base.clone().unwrap_or_else(|| repo.base.clone());
+        let base_commit = self.resolve_base(&repo, &base).await?;
+        let status =
+            if new.kind == Kind::Project && criteria.is_empty() { Status::Planning } else { Status::Queue };
+        Ok(Checked { title, brief, goal, criteria, repo: repo.id, agent, base, base_commit, status })
+    }
+
+    /// Edits fields; never the status.
+    pub async fn edit(&self, actor: &Actor, id: ObjectiveId, edit: EditObjective) -> Result<CardView> {
+        self.operator(actor)?;
+        let mut tx = self.store().begin().await?;
+        let before = get(&mut tx, actor.scope, id).await?;
+        if edit.version.is_some_and(|version| version != before.version) {
+            return Err(Error::Conflict(format!(
+                "#{id} was changed by somebody else since you opened it. Your text is still here: look at the \
+                 new version, then save again."
+            )));
+        }
+        let after = self.edited(&before, &edit)?;
+        crate::store::objectives::store_edit(&mut tx, &before, &after).await?;
+        let what = changed_fields(&before, &after);
+        append(
+            &mut tx,
+            actor.scope,
+            NewEvent {
+                objective: id,
+                kind: "edited",
+                from: None,
+                to: None,
+                trigger: "edit",
+                actor: &actor.name,
+                reason: &what,
+                session: None,
+            },
+        )
+        .await?;
+        let detail = serde_json::json!({ "fields": what });
+        audit_in(&mut tx, actor.scope, &actor.name, "objective_edited", &format!("#{id}"), &detail).await?;
+        tx.commit().await?;
+        self.changed();
+        self.card(actor.scope, id).await
+    }
+
+    fn edited(&self, before: &Objective, edit: &EditObjective) -> Result<Objective> {
+        let mut after = before.clone();
+        if let Some(title) = &edit.title {
+            after.title = objective::title(title)?;
+        }
+        if let Some(goal) = &edit.goal {
+            after.goal = long_text("goal", goal.trim())?.replace('\n', " ");
+        }
+        if let Some(brief) = &edit.brief {
+            after.brief = long_text("brief", brief)?;
+        }
+        if let Some(list) = &edit.criteria {
+            let list = objective::criteria(list)?;
+            if before.facts.locked && list != before.criteria {
+                return Err(Error::Refused(
+                    "The criteria are locked since the work began. Write a new objective for other criteria.".into(),
+                ));
+            }
+            if list.is_empty() && !matches!(before.facts.status, Status::Planning) && before.facts.kind != Kind::Task {
+                return Err(Error::BadInput("At least one criterion is needed.".into()));
+            }
+            after.criteria = list;
+        }
+        if let Some(priority) = edit.priority {
+            if priority > 4 {
+                return Err(Error::BadInput("The priority is 0 to 4.".into()));
+            }
+            after.priority = priority;
+        }
+        if let Some(hold) = edit.hold {
+            after.facts.hold = hold;
+        }
+        if let Some(kind) = edit.kind {
+            if kind < before.facts.kind {
+                return Err(Error::Refused(format!(
+                    "The type can only be raised. A {} with less review is a new objective.",
+                    before.facts.kind
+                )));
+            }
+            after.facts.kind = kind;
+            after.facts.gate = after.facts.gate.max(kind.gate());
+        }
+        if let Some(gate) = edit.review {
+            if gate < before.facts.gate {
+                return Err(Error::Refused("Less review than it has now means a new objective.".into()));
+            }
+            after.facts.gate = gate;
+        }
+        if let Some(list) = &edit.labels {
+            after.labels = labels(list)?;
+        }
+        if edit.agent.is_some() || edit.script.is_some() {
+            after.agent = edit.agent.clone().unwrap_or(before.agent.clone());
+            after.script = edit.script.clone().or(before.script.clone()).filter(|_| after.agent == "demo");
+            self.agents().check(&after.agent, after.script.as_deref())?;
+        }
+        if let Some(rounds) = max_rounds(edit.max_review_rounds)? {
+            after.facts.max_rounds = rounds;
+        }
+        Ok(after)
+    }
+
+    /// A drop on a lane: what it means is decided by the rules.
+    pub async fn move_to(
+        &self,
+        actor: &Actor,
+        id: ObjectiveId,
+        to: Status,
+        version: Option<i64>,
+    ) -> Result<Moved> {
+        self.operator(actor)?;
+        let before = self.store().objective(actor.scope, id).await?;
+        let trigger = state_machine::drag(&before.facts, to)?;
+        let card = match trigger {
+            Trigger::Approve { .. } => {
+                self.approve_checked(actor, id, None, None, version).await?
+            }
+            Trigger::Cancel => {
+                let card = self.decide(actor, id, trigger, Decision { version, ..Decision::default() }).await?;
+                self.stop_if_live(&before, &actor.name).await?;
+                card
+            }
+            Trigger::StartNext
+            | Trigger::SkipPlanning
+            | Trigger::AskPlan
+            | Trigger::FreshReview
+            | Trigger::Restore
+            | Trigger::Reject
+            | Trigger::Answer
+            | Trigger::Resume
+            | Trigger::Reopen
+            | Trigger::Claimed(_)
+            | Trigger::SessionEnded(..)
+            | Trigger::NoSlot
+            | Trigger::NoAccountFree
+            | Trigger::NoAccountForADay
+            | Trigger::ChildEnded
+            | Trigger::MergeConflict
+            | Trigger::Tampered
+            | Trigger::BudgetUsedUp => {
+                self.decide(actor, id, trigger, Decision { version, ..Decision::default() }).await?
+            }
+        };
+        let message = match trigger {
+            Trigger::StartNext => format!("#{id} starts next, as soon as a slot is free."),
+            _ => format!("#{id} moved to {}.", card.status.label()),
+        };
+        Ok(Moved { card, message })
+    }
+
+    /// Puts a card before another one of its lane and priority.
+    pub async fn reorder(&self, actor: &Actor, id: ObjectiveId, before: Option<ObjectiveId>) -> Result<CardView> {
+        self.operator(actor)?;
+        let mut tx = self.store().begin().await?;
+        let card = get(&mut tx, actor.scope, id).await?;
+        crate::store::objectives::reorder(&mut tx, &card, before).await?;
+        append(
+            &mut tx,
+            actor.scope,
+            NewEvent {
+                objective: id,
+                kind: "ordered",
+                from: None,
+                to: None,
+                trigger: "reorder",
+                actor: &actor.name,
+                reason: "",
+                session: None,
+            },
+        )
+        .await?;
+        tx.commit().await?;
+        self.changed();
+        self.card(actor.scope, id).await
+    }
+
+    /// Accepts it, integrating first: done means that the commit is where it belongs.
+    pub async fn approve(
+        &self,
+        actor: &Actor,
+        id: ObjectiveId,
+        integrate: Option<Integration>,
+        reason: Option<String>,
+    ) -> Result<CardView> {
+        self.operator(actor)?;
+        self.approve_checked(actor, id, integrate, reason, None).await
+    }
+
+    async fn approve_checked(
+        &self,
+        actor: &Actor,
+        id: ObjectiveId,
+        integrate: Option<Integration>,
+        reason: Option<String>,
+        version: Option<i64>,
+    ) -> Result<CardView> {
+        let reason = reason.map(|text| long_text("reason", text.trim())).transpose()?.filter(|t| !t.is_empty());
+        let before = self.store().objective(actor.scope, id).await?;
+        let trigger = Trigger::Approve { reason: reason.is_some() };
+        state_machine::step(&before.facts, trigger)?;
+        let how = match integrate {
+            Some(how) => how,
+            None => self.repo_row(actor.scope, before.repo).await?.integrate(),
+        };
+        let integrated = match self.integrate_branch(&before, how).await {
+            Ok(sentence) => sentence,
+            Err(Error::Conflict(files)) => {
+                let note = files.clone();
+                let decision = Decision { reason: &note, attention_note: &note, ..Decision::default() };
+                self.decide(actor, id, Trigger::MergeConflict, decision).await?;
+                return Err(Error::Conflict(files));
+            }
+            Err(error) => return Err(error),
+        };
+        let decision = Decision {
+            reason: reason.as_deref().unwrap_or_default(),
+            passed: Some(true),
+            integrated: Some(integrated),
+            version,
+            ..Decision::default()
+        };
+        let card = self.decide(actor, id, trigger, decision).await?;
+        self.stop_if_live(&before, &actor.name).await?;
+        Ok(card)
+    }
+
+    /// Rejects it with findings, which stand first in the next context.
+    pub async fn reject(&self, actor: &Actor, id: ObjectiveId, findings: String) -> Result<CardView> {
+        let text = needed("findings", &findings, "Say what is wrong: it stands first in the next session.")?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        let decision =
+            Decision { reason: &text, findings: Some(lines), passed: Some(false), ..Decision::default() };
+        self.decide(actor, id, Trigger::Reject, decision).await
+    }
+
+    /// Answers a blocker.
+    pub async fn answer(&self, actor: &Actor, id: ObjectiveId, text: String) -> Result<CardView> {
+        let text = needed("answer", &text, "Write what the session needs to know.")?;
+        let findings = vec![format!("{} answers: {text}", actor.name)];
+        let decision = Decision { reason: &text, findings: Some(findings), ..Decision::default() };
+        self.decide(actor, id, Trigger::Answer, decision).await
+    }
+
+    /// Starts again what was stopped or lost.
+    pub async fn resume(&self, actor: &Actor, id: ObjectiveId) -> Result<CardView> {
+        self.decide(actor, id, Trigger::Resume, Decision::default()).await
+    }
+
+    /// Asks for a fresh review.
+    pub async fn fresh_review(&self, actor: &Actor, id: ObjectiveId) -> Result<CardView> {
+        self.decide(actor, id, Trigger::FreshReview, Decision { passed: Some(false), ..Decision::default() }).await
+    }
+
+    /// Reopens what is done; counted as a false pass of the gate if the last verdict was a pass.
+    pub async fn reopen(&self, actor: &Actor, id: ObjectiveId, reason: String) -> Result<CardView> {
+        let text = needed("reason", &reason, "Say why: it stands first in the next session.")?;
+        let findings = vec![format!("Reopened by {}: {text}", actor.name)];
+        let decision =
+            Decision { reason: &text, findings: Some(findings), passed: Some(false), ..Decision::default() };
+        self.decide(actor, id, Trigger::Reopen, decision).await
+    }
+
+    /// Cancels it; a running session is stopped.
+    pub async fn cancel(&self, actor: &Actor, id: ObjectiveId) -> Result<CardView> {
+        let before = self.store().objective(actor.scope, id).await?;
+        let card = self.decide(actor, id, Trigger::Cancel, Decision::default()).await?;
+        self.stop_if_live(&before, &actor.name).await?;
+        Ok(card)
+    }
+
+    /// Brings a cancelled one back.
+    pub async fn restore(&self, actor: &Actor, id: ObjectiveId) -> Result<CardView> {
+        self.decide(actor, id, Trigger::Restore, Decision::default()).await
+    }
+
+    /// Leaves a message for the next session.
+    pub async fn message(&self, actor: &Actor, id: ObjectiveId, text: String) -> Result<()> {
+        self.operator(actor)?;
+        let text = needed("message", &text, "Write what the next session needs to know.")?;
+        let mut tx = self.store().begin().await?;
+        get(&mut tx, actor.scope, id).await?;
+        crate::store::objectives::add_message(&mut tx, actor, id, &text).await?;
+        append(
+            &mut tx,
+            actor.scope,
+            NewEvent {
+                objective: id,
+                kind: "message",
+                from: None,
+                to: None,
+                trigger: "message",
+                actor: &actor.name,
+                reason: &text.chars().take(500).collect::<String>(),
+                session: None,
+            },
+        )
+        .await?;
+        tx.commit().await?;
+        self.changed();
+        Ok(())
+    }
+
+    /// Integrates a delivered branch by hand, at any time after it is done.
+    pub async fn integrate(&self, actor: &Actor, id: ObjectiveId, how: Integration) -> Result<String> {
+        self.operator(actor)?;
+        let before = self.store().objective(actor.scope, id).await?;
+        if before.facts.status != Status::Done {
+            return Err(Error::Refused("Only what is done can be integrated. Approve it first.".into()));
+        }
+        let sentence = self.integrate_branch(&before, how).await?;
+        let mut tx = self.store().begin().await?;
+        crate::store::objectives::set_integrated(&mut tx, id, &sentence).await?;
+        append(
+            &mut tx,
+            actor.scope,
+            NewEvent {
+                objective: id,
+                kind: "integrated",
+                from: None,
+                to: None,
+                trigger: "integrate",
+                actor: &actor.name,
+                reason: &sentence,
+                session: None,
+            },
+        )
+        .await?;
+        let detail = serde_json::json!({ "how": how, "result": sentence });
+        audit_in(&mut tx, actor.scope, &actor.name, "integrated", &format!("#{id}"), &detail).await?;
+        tx.commit().await?;
+        self.changed();
+        Ok(sentence)
+    }
+
+    /// One transaction for a person's trigger: step, store, event, audit.
+    async fn decide(
+        &self,
+        actor: &Actor,
+        id: ObjectiveId,
+        trigger: Trigger,
+        decision: Decision<'_>,
+    ) -> Result<CardView> {
+        self.operator(actor)?;
+        let mut tx = self.store().begin().await?;
+        let before = get(&mut tx, actor.scope, id).await?;
+        if decision.version.is_some_and(|version| version != before.version) {
+            return Err(Error::Conflict(format!("#{id} was changed by somebody else a moment ago. Look again.")));
+        }
+        let transition = state_machine::step(&before.facts, trigger)?;
+        let moved = transition.to != before.facts.status;
+        let note = match transition.attention {
+            Some(attention) => attention_note(attention, &transition, decision.attention_note),
+            None => String::new(),
+        };
+        let beside = Beside {
+            attention_note: note,
+            findings: decision.findings,
+            passed: decision.passed,
+            integrated: decision.integrated,
+            ..Beside::default()
+        };
+        store_transition(&mut tx, &before, &transition, &beside).await?;
+        append(
+            &mut tx,
+            actor.scope,
+            NewEvent {
+                objective: id,
+                kind: if moved { "moved" } else { "ordered" },
+                from: moved.then_some(before.facts.status),
+                to: moved.then_some(transition.to),
+                trigger: trigger.name(),
+                actor: &actor.name,
+                reason: &decision.reason.chars().take(2000).collect::<String>(),
+                session: before.session.as_ref(),
+            },
+        )
+        .await?;
+        wake_parent(&mut tx, &before, &transition).await?;
+        let detail = serde_json::json!({ "from": before.facts.status, "to": transition.to, "reason": decision.reason });
+        audit_in(&mut tx, actor.scope, &actor.name, trigger.name(), &format!("#{id}"), &detail).await?;
+        tx.commit().await?;
+        self.changed();
+        self.card(actor.scope, id).await
+    }
+
+    async fn stop_if_live(&self, before: &Objective, by: &str) -> Result<()> {
+        match &before.session {
+            Some(session) => self.ask_to_stop(session, Outcome::Stopped, by).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Stops one session; its objective then needs a person.
+    pub async fn stop_session(&self, actor: &Actor, id: &SessionId) -> Result<()> {
+        self.operator(actor)?;
+        self.session(actor.scope, id).await?;
+        self.ask_to_stop(id, Outcome::Stopped, &actor.name).await?;
+        self.audit(actor, "session_stopped", id.as_str(), serde_json::json!({})).await
+    }
+}
+
+/// A child's end is an outbox row in the same transaction, so that its parent hears of it exactly once.
+pub(crate) async fn wake_parent(tx: &mut Tx, before: &Objective, transition: &Transition) -> Result<()> {
+    match before.parent {
+        Some(parent) if transition.wakes_parent => {
+            crate::store::objectives::outbox(tx, before.scope, "child_ended", parent, &before.id.to_string()).await
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The few words behind the attention label.
+pub(crate) fn attention_note(attention: Attention, transition: &Transition, text: &str) -> String {
+    let rounds = transition.counters.rounds_total;
+    let text: String = text.lines().next().unwrap_or_default().chars().take(160).collect();
+    match attention {
+        Attention::SignOff => format!("passed in round {}", rounds + 1),
+        Attention::RetriesExhausted => format!("{rounds} rounds failed"),
+        Attention::Blocked
+        | Attention::ReviewError
+        | Attention::SessionLost
+        | Attention::BudgetExhausted
+        | Attention::NoAccount
+        | Attention::PlanMissing
+        | Attention::Tampered
+        | Attention::Conflict
+        | Attention::StartFailed
+        | Attention::Stopped
+        | Attention::NoDeliverable => text,
+    }
+}
+
+struct Checked {
+    title: String,
+    brief: String,
+    goal: String,
+    criteria: Vec<Criterion>,
+    repo: i64,
+    agent: String,
+    base: String,
+    base_commit: String,
+    status: Status,
+}
+
+async fn insert(tx: &mut Tx, actor: &Actor, new: &NewObjective, checked: &Checked) -> Result<ObjectiveId> {
+    let row = crate::store::objectives::NewRow {
+        repository: checked.repo,
+        parent: new.parent,
+        title: &checked.title,
+        goal: &checked.goal,
+        brief: &checked.brief,
+        kind: new.kind,
+        gate: new.review.unwrap_or(Gate::None).max(new.kind.gate()),
+        status: checked.status,
+        hold: new.hold,
+        priority: new.priority,
+        criteria: &checked.criteria,
+        max_rounds: new.max_review_rounds.unwrap_or(DEFAULT_MAX_ROUNDS),
+        base: &checked.base,
+        base_commit: &checked.base_commit,
+        agent: &checked.agent,
+        script: new.script.as_deref(),
+        labels: &new.labels,
+        creator: &actor.name,
+        now: now_ms(),
+    };
+    crate::store::objectives::insert(tx, actor.scope, &row).await
+}
+
+async fn dependency(tx: &mut Tx, id: ObjectiveId, needs: ObjectiveId) -> Result<()> {
+    if id == needs {
+        return Err(Error::BadInput("An objective cannot wait for itself.".into()));
+    }
+    crate::store::objectives::add_dependency(tx, id, needs).await
+}
+
+fn labels(list: &[String]) -> Result<Vec<String>> {
+    if list.len() > 20 || list.iter().any(|l| l.trim().is_empty() || l.len() > 40 || l.chars().any(char::is_control)) {
+        return Err(Error::BadInput("Up to 20 labels of at most 40 characters each.".into()));
+    }
+    Ok(list.iter().map(|label| label.trim().to_owned()).collect())
+}
+
+fn max_rounds(rounds: Option<u32>) -> Result<Option<u32>> {
+    match rounds {
+        Some(rounds) if !(1..=20).contains(&rounds) => {
+            Err(Error::BadInput("The number of review rounds is 1 to 20.".into()))
+        }
+        other => Ok(other),
+    }
+}
+
+fn needed(what: &str, text: &str, hint: &str) -> Result<String> {
+    let text = long_text(what, text.trim())?;
+    if text.is_empty() { Err(Error::BadInput(hint.to_owned())) } else { Ok(text) }
+}
+
+fn changed_fields(before: &Objective, after: &Objective) -> String {
+    let mut list = Vec::new();
+    let mut add = |changed: bool, name: &'static str| {
+        if changed {
+            list.push(name);
+        }
+    };
+    add(before.title != after.title, "title");
+    add(before.goal != after.goal, "goal");
+    add(before.brief != after.brief, "brief");
+    add(before.criteria != after.criteria, "criteria");
+    add(before.priority != after.priority, "priority");
+    add(before.facts.hold != after.facts.hold, "hold");
+    add(before.facts.kind != after.facts.kind, "type");
+    add(before.facts.gate != after.facts.gate, "review");
+    add(before.labels != after.labels, "labels");
+    add(before.agent != after.agent || before.script != after.script, "agent");
+    add(before.facts.max_rounds != after.facts.max_rounds, "rounds");
+    list.join(", ")
+}

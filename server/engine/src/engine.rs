@@ -1,0 +1,550 @@
+//! `Engine`: the product without doors. Opening it takes the data directory; `start` sets its tasks going.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use opkit_domain::access::{Access, Actor, Scope};
+use opkit_domain::event::Feed;
+use opkit_domain::ids::{ClientId, ObjectiveId, RepositoryId, SessionId, UserId};
+use opkit_domain::objective::{Integration, Status};
+use opkit_domain::session::{Identity, RunStatus};
+use opkit_domain::view::{AccountView, BoardFilter, BoardView, CardView, LaneView, SessionView, WipView};
+use tokio::sync::{Notify, broadcast};
+
+use crate::agents::Agents;
+use crate::data_dir::{self, DataDir};
+use crate::error::{Error, Result};
+use crate::git::Git;
+use crate::health::Tasks;
+use crate::store::Store;
+use crate::store::people::UserRow;
+use crate::tmux::Tmux;
+
+/// The cap when nobody says otherwise.
+pub(crate) const DEFAULT_CAP: u32 = 25;
+
+/// How the server was started.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The data directory.
+    pub data: PathBuf,
+    /// The `opkit-session` program that belongs to this server.
+    pub session_binary: PathBuf,
+    /// The site's build id, for the feed.
+    pub build_id: String,
+    /// `MAX_CONCURRENT_SESSIONS`; the run-time setting wins.
+    pub cap: Option<u32>,
+    /// The Claude Code program, if there is one.
+    pub agent_claude: Option<PathBuf>,
+}
+
+/// Which objectives a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Only this status.
+    pub status: Option<Status>,
+    /// Only children of this one.
+    pub parent: Option<ObjectiveId>,
+    /// Numbers after this one.
+    pub after: Option<ObjectiveId>,
+    /// At most this many, 1 to 1000.
+    pub limit: u32,
+}
+
+/// Which sessions a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionQuery {
+    /// Only of this objective.
+    pub objective: Option<ObjectiveId>,
+    /// Only those that have not ended.
+    pub live_only: bool,
+    /// At most this many; 0 = 200.
+    pub limit: u32,
+}
+
+/// A move that was made.
+#[derive(Debug, Clone)]
+pub struct Moved {
+    /// The card afterwards.
+    pub card: CardView,
+    /// A sentence for people: "#424 starts next."
+    pub message: String,
+}
+
+/// A repository to register.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewRepo {
+    /// Absolute path or URL.
+    pub source: String,
+    /// Name; none = the last part of the source.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Base branch; none = the source's own.
+    #[serde(default)]
+    pub base: Option<String>,
+    /// Command of the floor.
+    #[serde(default)]
+    pub verify: Option<String>,
+    /// What happens with a delivered branch.
+    #[serde(default)]
+    pub integrate: Option<Integration>,
+}
+
+/// A call of a session.
+#[derive(Debug, Clone)]
+pub enum SessionCall {
+    /// A line for the card.
+    Progress {
+        /// The line.
+        text: String,
+    },
+    /// It needs a person.
+    Blocked {
+        /// What it lacks.
+        reason: String,
+    },
+    /// It says it is done (the exit file decides).
+    Done,
+    /// Its own objective.
+    Objective,
+    /// The six fields of its siblings.
+    Siblings,
+}
+
+/// The engine; cheap to clone.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    config: Config,
+    dirs: DataDir,
+    store: Store,
+    git: Git,
+    tmux: Tmux,
+    agents: Agents,
+    identity: Option<Identity>,
+    /// `bin/<build id>/opkit-session`: sessions keep the version they began with.
+    runner: PathBuf,
+    ready: AtomicBool,
+    draining: AtomicBool,
+    /// Wakes the dispatcher; a timer makes it right, this makes it fast.
+    dispatch: Notify,
+    /// Wakes the poller.
+    poll: Notify,
+    /// Wakes the feed's pump after a commit.
+    feed_wake: Notify,
+    feed: broadcast::Sender<Arc<Feed>>,
+    /// Live lines of running sessions; the database gets them every few seconds at most.
+    live: Mutex<HashMap<SessionId, RunStatus>>,
+    /// Launches of this process: under way, or when they ended.
+    launches: Mutex<HashMap<SessionId, Option<std::time::Instant>>>,
+    /// Ended sessions that are being settled.
+    settling: Mutex<HashSet<SessionId>>,
+    /// Few at once: settling runs git.
+    settle_turns: tokio::sync::Semaphore,
+    /// Viewers by session.
+    viewers: Mutex<HashMap<SessionId, u32>>,
+    /// One turn a repository for whatever writes its mirror.
+    turns: Mutex<HashMap<RepositoryId, Arc<tokio::sync::Mutex<()>>>>,
+    tasks: Tasks,
+}
+
+impl Engine {
+    /// Opens a data directory: lock, layout, programs, user, database. Refusals say what to do.
+    pub async fn open(config: Config) -> Result<Engine> {
+        let dirs = DataDir::open(&config.data)?;
+        let git = Git::find()?;
+        let tmux = Tmux::find(&dirs)?;
+        let identity = data_dir::agent_identity()?;
+        if let Some(identity) = &identity {
+            data_dir::passable(&dirs.root, identity)?;
+        }
+        let runner = crate::install::runner(&dirs, &config.session_binary)?;
+        let store = Store::open(&dirs.database()).await?;
+        store.ensure_accounts().await?;
+        let agents = Agents::new(config.agent_claude.clone());
+        let (feed, _) = broadcast::channel(1024);
+        Ok(Engine(Arc::new(Inner {
+            config,
+            dirs,
+            store,
+            git,
+            tmux,
+            agents,
+            identity,
+            runner,
+            ready: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            dispatch: Notify::new(),
+            poll: Notify::new(),
+            feed_wake: Notify::new(),
+            feed,
+            live: Mutex::default(),
+            launches: Mutex::default(),
+            settling: Mutex::default(),
+            settle_turns: tokio::sync::Semaphore::new(3),
+            viewers: Mutex::default(),
+            turns: Mutex::default(),
+            tasks: Tasks::default(),
+        })))
+    }
+
+    /// Sets the background tasks going.
+    pub fn start(&self) {
+        crate::state_poller::spawn(self.clone());
+        crate::dispatcher::spawn(self.clone());
+        crate::feed::spawn(self.clone());
+        crate::health::spawn(self.clone());
+    }
+
+    /// The poller's first complete pass is over; before that nothing is claimed.
+    pub fn is_ready(&self) -> bool {
+        self.0.ready.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_ready(&self) {
+        self.0.ready.store(true, Ordering::Release);
+        self.0.dispatch.notify_one();
+    }
+
+    /// Stops claiming; sessions go on by themselves.
+    pub async fn drain(&self) {
+        self.0.draining.store(true, Ordering::Release);
+        self.0.feed_wake.notify_one();
+    }
+
+    /// Closes the database at the end of a process.
+    pub async fn close(&self) {
+        self.0.store.close().await;
+    }
+
+    pub(crate) fn draining(&self) -> bool {
+        self.0.draining.load(Ordering::Acquire)
+    }
+
+    /// The site's build id.
+    pub fn build_id(&self) -> &str {
+        &self.0.config.build_id
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> &Path {
+        &self.0.dirs.root
+    }
+
+    /// Where the control socket lives.
+    pub fn run_dir(&self) -> &Path {
+        &self.0.dirs.run
+    }
+
+    /// Tells sessions where the session door listens.
+    pub fn publish_session_door(&self, addr: SocketAddr) -> Result<()> {
+        data_dir::write_atomically(&self.0.dirs.door_file(), format!("{addr}\n").as_bytes(), 0o644)?;
+        data_dir::mode(&self.0.dirs.door_file(), 0o644)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.0.store
+    }
+    pub(crate) fn dirs(&self) -> &DataDir {
+        &self.0.dirs
+    }
+    pub(crate) fn git(&self) -> &Git {
+        &self.0.git
+    }
+    pub(crate) fn tmux(&self) -> &Tmux {
+        &self.0.tmux
+    }
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.0.agents
+    }
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.0.identity.as_ref()
+    }
+    pub(crate) fn runner(&self) -> &Path {
+        &self.0.runner
+    }
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.0.tasks
+    }
+    pub(crate) fn dispatch_wake(&self) -> &Notify {
+        &self.0.dispatch
+    }
+    pub(crate) fn poll_wake(&self) -> &Notify {
+        &self.0.poll
+    }
+    pub(crate) fn feed_wake(&self) -> &Notify {
+        &self.0.feed_wake
+    }
+    pub(crate) fn feed_sender(&self) -> &broadcast::Sender<Arc<Feed>> {
+        &self.0.feed
+    }
+    pub(crate) fn live_lines(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, RunStatus>> {
+        self.0.live.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+    pub(crate) fn launches(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Option<std::time::Instant>>> {
+        self.0.launches.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+    pub(crate) fn settling(&self) -> std::sync::MutexGuard<'_, HashSet<SessionId>> {
+        self.0.settling.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+    pub(crate) fn settle_turns(&self) -> &tokio::sync::Semaphore {
+        &self.0.settle_turns
+    }
+    pub(crate) fn viewers(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, u32>> {
+        self.0.viewers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Something was committed: feed, dispatcher and poller look.
+    pub(crate) fn changed(&self) {
+        self.0.feed_wake.notify_one();
+        self.0.dispatch.notify_one();
+    }
+
+    /// One writer at a time in a repository's mirror.
+    pub(crate) async fn repo_turn(&self, id: RepositoryId) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.0.turns.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            turns.entry(id).or_default().clone()
+        };
+        turn.lock_owned().await
+    }
+
+    /// Refuses whoever may only read.
+    pub(crate) fn operator(&self, actor: &Actor) -> Result<()> {
+        if actor.may_operate() {
+            Ok(())
+        } else {
+            Err(Error::Forbidden("Your role may look, not act. Ask an admin for the operator role.".into()))
+        }
+    }
+
+    /// The cap that was set: run-time setting, else environment, else 25.
+    pub(crate) async fn cap_setting(&self) -> Result<u32> {
+        let stored = self.0.store.setting("max_concurrent_sessions").await?.and_then(|text| text.parse().ok());
+        Ok(stored.or(self.0.config.cap).unwrap_or(DEFAULT_CAP))
+    }
+
+    /// Changes the cap at run time. A lower one lets sessions drain.
+    pub async fn set_cap(&self, actor: &Actor, cap: u32) -> Result<()> {
+        if actor.access < Access::Admin {
+            return Err(Error::Forbidden("Changing the cap needs the admin role.".into()));
+        }
+        if cap > 500 {
+            return Err(Error::BadInput("The cap is at most 500.".into()));
+        }
+        self.0.store.set_setting(actor, "max_concurrent_sessions", &cap.to_string()).await?;
+        self.changed();
+        Ok(())
+    }
+
+    fn with_live_lines(&self, mut card: CardView) -> CardView {
+        if let Some(session) = &card.session
+            && let Some(status) = self.live_lines().get(session)
+        {
+            card.activity.clone_from(&status.activity);
+            card.cost_usd_micros += status.cost_usd_micros;
+        }
+        card
+    }
+
+    /// The board: the first cards of every lane.
+    pub async fn board(&self, scope: Scope, filter: &BoardFilter) -> Result<BoardView> {
+        // The number is read first: a change between here and the lanes is sent again, never missed.
+        let seq = self.0.store.seq(scope).await?;
+        let mut lanes = Vec::with_capacity(Status::ALL.len());
+        for status in Status::ALL {
+            let limit = if *status == Status::Cancelled { 10 } else { 30 };
+            lanes.push(self.lane(scope, *status, filter, 0, limit).await?);
+        }
+        Ok(BoardView {
+            seq,
+            lanes,
+            wip: self.wip(scope).await?,
+            repos: self.0.store.repos(scope).await?,
+            now: crate::clock::now_ms(),
+        })
+    }
+
+    /// A window of one lane.
+    pub async fn lane(
+        &self,
+        scope: Scope,
+        status: Status,
+        filter: &BoardFilter,
+        offset: u32,
+        limit: u32,
+    ) -> Result<LaneView> {
+        let mut lane = self.0.store.lane(scope, status, filter, offset, limit.clamp(1, 200)).await?;
+        lane.cards = lane.cards.into_iter().map(|card| self.with_live_lines(card)).collect();
+        Ok(lane)
+    }
+
+    /// One card.
+    pub async fn card(&self, scope: Scope, id: ObjectiveId) -> Result<CardView> {
+        Ok(self.with_live_lines(self.0.store.card(scope, id).await?))
+    }
+
+    /// Slots and counts.
+    pub async fn wip(&self, scope: Scope) -> Result<WipView> {
+        let (work, plan, review, oldest_in_queue, review_depth, needs_you) =
+            self.0.store.wip_figures(scope).await?;
+        let accounts = self.accounts().await?;
+        let room: u32 = accounts.iter().filter(|a| a.state == "available").map(|a| a.limit).sum();
+        let cap = self.cap_setting().await?.min(room);
+        let stopped = crate::kill_switch::reason(&self.0.dirs.kill_switch());
+        Ok(WipView {
+            cap,
+            reserve: opkit_domain::dispatch::reserve(cap),
+            work,
+            plan,
+            review,
+            oldest_in_queue,
+            review_depth,
+            needs_you,
+            stopped,
+        })
+    }
+
+    /// Objectives by number.
+    pub async fn list(&self, scope: Scope, query: &ListQuery) -> Result<Vec<CardView>> {
+        self.0.store.list(scope, query).await
+    }
+
+    /// What waits for a person, oldest first.
+    pub async fn needs_you(&self, scope: Scope) -> Result<Vec<CardView>> {
+        self.0.store.needs_you(scope).await
+    }
+
+    /// Sessions, newest first.
+    pub async fn sessions(&self, scope: Scope, query: &SessionQuery) -> Result<Vec<SessionView>> {
+        let mut list = self.0.store.sessions(scope, query).await?;
+        let live = self.live_lines();
+        for session in &mut list {
+            if let Some(status) = live.get(&session.id) {
+                session.activity.clone_from(&status.activity);
+                session.turns = status.turns;
+                session.cost_usd_micros = status.cost_usd_micros;
+            }
+        }
+        Ok(list)
+    }
+
+    /// One session.
+    pub async fn session(&self, scope: Scope, id: &SessionId) -> Result<SessionView> {
+        let mut session = self.0.store.session(scope, id).await?;
+        if let Some(status) = self.live_lines().get(id) {
+            session.activity.clone_from(&status.activity);
+            session.turns = status.turns;
+            session.cost_usd_micros = status.cost_usd_micros;
+        }
+        Ok(session)
+    }
+
+    /// The account pool.
+    pub async fn accounts(&self) -> Result<Vec<AccountView>> {
+        let runs_as = match &self.0.identity {
+            Some(identity) => format!("opkit-agent ({})", identity.uid),
+            None => format!("the service's user ({})", rustix::process::geteuid().as_raw()),
+        };
+        self.0.store.accounts(&runs_as).await
+    }
+
+    /// There is an owner.
+    pub async fn has_owner(&self) -> Result<bool> {
+        self.0.store.has_owner().await
+    }
+
+    /// Makes the first owner.
+    pub async fn create_owner(&self, name: &str, password_hash: &str) -> Result<UserRow> {
+        let name = name.trim();
+        let fits = !name.is_empty()
+            && name.len() <= 60
+            && name.chars().all(|c| c.is_alphanumeric() || "-_.@".contains(c));
+        if !fits {
+            return Err(Error::BadInput(
+                "A login name has up to 60 letters, digits, dots, dashes, underscores or @.".into(),
+            ));
+        }
+        self.0.store.create_owner(name, password_hash).await
+    }
+
+    /// A user by login name.
+    pub async fn user_by_name(&self, name: &str) -> Result<Option<UserRow>> {
+        self.0.store.user_by_name(name).await
+    }
+
+    /// A user by number.
+    pub async fn user(&self, id: UserId) -> Result<Option<UserRow>> {
+        self.0.store.user(id).await
+    }
+
+    /// Stores a token's hash.
+    pub async fn create_token(
+        &self,
+        actor: &Actor,
+        token_hash: &str,
+        prefix: &str,
+        for_actor: &str,
+        scope_word: &str,
+    ) -> Result<()> {
+        if actor.access < Access::Admin {
+            return Err(Error::Forbidden("Making tokens needs the admin role.".into()));
+        }
+        let access = match scope_word {
+            "operate" => Access::Operator,
+            "read" => Access::Viewer,
+            other => {
+                return Err(Error::BadInput(format!(
+                    "“{}” is not a token scope. Use operate or read.",
+                    crate::git::short(other)
+                )));
+            }
+        };
+        let name = for_actor.trim();
+        if name.is_empty() || name.len() > 60 || name.chars().any(char::is_control) {
+            return Err(Error::BadInput("Name who uses the token, with --actor, in up to 60 characters.".into()));
+        }
+        self.0.store.create_token(actor, token_hash, prefix, name, access).await
+    }
+
+    /// The actor behind a token's hash.
+    pub async fn token(&self, token_hash: &str) -> Result<Option<Actor>> {
+        self.0.store.token(token_hash).await
+    }
+
+    /// A browser login's record.
+    pub async fn login_load(&self, id: &str, now_ms: i64) -> Result<Option<String>> {
+        self.0.store.login_load(id, now_ms).await
+    }
+
+    /// Stores a browser login.
+    pub async fn login_save(&self, id: &str, data: &str, expires_ms: i64) -> Result<()> {
+        self.0.store.login_save(id, data, expires_ms).await
+    }
+
+    /// Ends a browser login.
+    pub async fn login_delete(&self, id: &str) -> Result<()> {
+        self.0.store.login_delete(id).await
+    }
+
+    /// Appends to the audit.
+    pub async fn audit(
+        &self,
+        actor: &Actor,
+        action: &str,
+        target: &str,
+        detail: serde_json::Value,
+    ) -> Result<()> {
+        self.0.store.audit(actor.scope, &actor.name, action, target, &detail).await
+    }
+
+    /// The one client that exists.
+    pub(crate) fn default_scope() -> Scope {
+        Scope { client: ClientId::DEFAULT }
+    }
+}

@@ -1,0 +1,388 @@
+//! Builds a session's launch record: steps, agent, environment, wall, floor.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use opkit_domain::objective::Gate;
+use opkit_domain::session::{
+    Floor, FloorCommand, FloorWhen, GuardPolicy, Role, RunLimits, RunSpec, Step, WallMode, WallSpec, files,
+};
+
+use super::hand_over;
+use crate::agents::{Start, claude_settings};
+use crate::data_dir::{mode, write_atomically};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::store::objectives::Objective;
+use crate::store::repositories::RepoRow;
+use crate::store::sessions::SessionRow;
+
+/// Seconds for a check or the verify command.
+const FLOOR_TIMEOUT_S: u64 = 600;
+/// Bytes of a result bundle.
+const BUNDLE_BYTES: u64 = 512 << 20;
+
+/// The places of one session.
+struct Places {
+    cwd: PathBuf,
+    home: PathBuf,
+    scratch: PathBuf,
+    write: Vec<PathBuf>,
+    policy: PathBuf,
+}
+
+impl Engine {
+    pub(super) async fn build_spec(&self, row: &SessionRow, objective: &Objective) -> Result<RunSpec> {
+        let repo = self.repo_row(row.scope, objective.repo).await?;
+        let places = self.places(row, objective);
+        let session = self.dirs().session(&row.id);
+        self.write_policy(row, objective, &repo, &places)?;
+        if row.role == Role::Review {
+            self.prepare_review(row, objective, &repo).await?;
+        }
+        let context = self.context_document(row, objective, &repo).await?;
+        write_atomically(&session.join(files::CONTEXT), context.text.as_bytes(), 0o600)?;
+        write_atomically(&session.join("delivered"), context.last_message.to_string().as_bytes(), 0o600)?;
+        let settings = places.policy.join("settings.json");
+        let agent = self.agents().spec(
+            &row.agent,
+            &Start {
+                role: row.role,
+                session: &row.id,
+                script: objective.script.as_deref(),
+                runner: self.runner(),
+                settings: &settings,
+                identity: self.identity(),
+            },
+        )?;
+        let review = row.role == Role::Review;
+        let banner = format!(
+            "#{} {} · {} · round {} · {} on {}{}",
+            objective.id,
+            objective.title,
+            row.role,
+            row.round,
+            agent.name,
+            row.account,
+            if agent.name == "demo" { " (scripted demo agent)" } else { "" },
+        );
+        Ok(RunSpec {
+            session: row.id.clone(),
+            objective: objective.id,
+            role: row.role,
+            banner,
+            prepare: if review { self.unpack(row) } else { self.checkout(objective, &repo, &places)? },
+            env: self.environment(row, objective, &places),
+            secret_env: self.secrets(row)?,
+            identity: self.identity().cloned(),
+            wall: self.wall(row, &repo, &places),
+            limits: RunLimits {
+                wall_clock_s: crate::dispatcher::WALL_CLOCK_S,
+                idle_s: 30 * 60,
+                record_bytes: 256 << 20,
+                interrupt_s: 10,
+                term_s: 5,
+            },
+            floor: self.floor(row, objective, &repo, &places)?,
+            floor_copy: review.then(|| self.dirs().review(&row.id)),
+            collect: if review { vec![] } else { self.collect(objective, &places)? },
+            context: session.join(files::CONTEXT),
+            cwd: places.cwd,
+            agent,
+        })
+    }
+
+    fn places(&self, row: &SessionRow, objective: &Objective) -> Places {
+        let policy = self.dirs().policy(&row.id);
+        if row.role == Role::Review {
+            let review = self.dirs().review(&row.id);
+            let home = review.join("home");
+            let write = vec![review.join("tree"), review.join("out"), home.clone()];
+            return Places { cwd: review.join("tree"), scratch: home.clone(), home, write, policy };
+        }
+        let home = self.dirs().state(objective.id, row.role);
+        let scratch = self.dirs().scratch(objective.id);
+        let worktree = self.dirs().worktree(objective.id);
+        let write =
+            vec![worktree.clone(), self.dirs().memory(objective.id), scratch.clone(), home.clone()];
+        Places { cwd: worktree, home, scratch, write, policy }
+    }
+
+    /// What the agent may read and not write: guard policy, Claude settings, git configuration; and its token.
+    fn write_policy(&self, row: &SessionRow, objective: &Objective, repo: &RepoRow, places: &Places) -> Result<()> {
+        let policy = GuardPolicy {
+            worktree: places.cwd.clone(),
+            write: places.write.clone(),
+            tools: ["Bash", "Edit", "MultiEdit", "Write", "Read", "Glob", "Grep", "TodoWrite"]
+                .map(str::to_owned)
+                .to_vec(),
+        };
+        let file = places.policy.join("policy.json");
+        write_atomically(&file, &serde_json::to_vec_pretty(&policy)?, 0o644)?;
+        mode(&file, 0o644)?;
+        let settings = places.policy.join("settings.json");
+        write_atomically(&settings, &serde_json::to_vec_pretty(&claude_settings(self.runner(), &file))?, 0o444)?;
+        let git = format!(
+            "[safe]\n\tdirectory = {}\n[core]\n\thooksPath = {}\n[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n\
+             [maintenance]\n\tauto = false\n[advice]\n\tdetachedHead = false\n[commit]\n\tgpgSign = false\n",
+            config_value(&self.dirs().mirror(repo.id())),
+            config_value(&self.dirs().root.join("bin/hooks")),
+        );
+        let config = places.policy.join("gitconfig");
+        write_atomically(&config, git.as_bytes(), 0o644)?;
+        mode(&config, 0o644)?;
+        if row.role != Role::Review {
+            let token = self.session_token(&row.id)?;
+            hand_over(self, &self.dirs().state(objective.id, row.role).join("token"), token.as_bytes(), 0o600)?;
+        }
+        Ok(())
+    }
+
+    fn environment(&self, row: &SessionRow, objective: &Objective, places: &Places) -> Vec<(String, String)> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let mut path = vec![];
+        if let Some(dir) = self.runner().parent() {
+            path.push(text(dir));
+        }
+        if row.agent == "claude"
+            && let Some(dir) = self.agents().claude().and_then(Path::parent)
+        {
+            path.push(text(dir));
+        }
+        path.push(crate::programs::PATH.to_owned());
+        let email = format!("{}@opkit.invalid", row.account);
+        let mut env: Vec<(String, String)> = [
+            ("PATH", path.join(":")),
+            ("HOME", text(&places.home)),
+            ("LANG", "C.UTF-8".into()),
+            ("TERM", "dumb".into()),
+            ("SHELL", "/bin/sh".into()),
+            ("USER", row.account.clone()),
+            ("LOGNAME", row.account.clone()),
+            ("TMPDIR", text(&places.scratch)),
+            ("GIT_TERMINAL_PROMPT", "0".into()),
+            ("GIT_CONFIG_NOSYSTEM", "1".into()),
+            ("GIT_CONFIG_GLOBAL", text(&places.policy.join("gitconfig"))),
+            ("GIT_AUTHOR_NAME", row.account.clone()),
+            ("GIT_AUTHOR_EMAIL", email.clone()),
+            ("GIT_COMMITTER_NAME", row.account.clone()),
+            ("GIT_COMMITTER_EMAIL", email),
+            ("OPKIT_SESSION", row.id.to_string()),
+            ("OPKIT_OBJECTIVE", objective.id.to_string()),
+            ("OPKIT_ROLE", row.role.to_string()),
+            ("OPKIT_WORKTREE", text(&places.cwd)),
+            ("OPKIT_SCRATCH", text(&places.scratch)),
+            ("OPKIT_POLICY", text(&places.policy.join("policy.json"))),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+        let mut add = |name: &str, value: String| env.push((name.to_owned(), value));
+        if row.role == Role::Review {
+            add("OPKIT_REVIEW", text(&self.dirs().review(&row.id)));
+        } else {
+            add("OPKIT_MEMORY", text(&self.dirs().memory(objective.id)));
+            add("OPKIT_DOOR_FILE", text(&self.dirs().door_file()));
+            add("OPKIT_TOKEN_FILE", text(&places.home.join("token")));
+        }
+        if row.agent == "claude" {
+            for (name, value) in [
+                ("CLAUDE_CODE_SIMPLE", "0"),
+                ("CLAUDE_CODE_MAX_RETRIES", "1"),
+                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+                ("DISABLE_AUTOUPDATER", "1"),
+                ("DISABLE_TELEMETRY", "1"),
+            ] {
+                add(name, value.to_owned());
+            }
+            add("CLAUDE_CONFIG_DIR", text(&places.home.join("claude")));
+            if let Some(url) = base_url(&self.dirs().root) {
+                add("ANTHROPIC_BASE_URL", url);
+            }
+        }
+        if let Ok(speed) = std::env::var("OPKIT_DEMO_SPEED") {
+            add("OPKIT_DEMO_SPEED", speed);
+        }
+        env
+    }
+
+    /// The credential goes from a 0600 file into one variable of the agent, nowhere else.
+    fn secrets(&self, row: &SessionRow) -> Result<Vec<(String, PathBuf)>> {
+        if row.agent != "claude" {
+            return Ok(vec![]);
+        }
+        let keys = self.dirs().root.join("keys");
+        let own = keys.join(&row.account);
+        let file = if own.exists() { own } else { keys.join("anthropic") };
+        if !file.exists() {
+            return Err(Error::Refused(format!(
+                "There is no credential for Claude Code. Put an API key into {} with mode 0600.",
+                keys.join("anthropic").display()
+            )));
+        }
+        // Long-lived tokens and API keys go into different variables.
+        let text = fs::read_to_string(&file)?;
+        let oauth = text.trim().starts_with("sk-ant-oat");
+        let name = if oauth { "CLAUDE_CODE_OAUTH_TOKEN" } else { "ANTHROPIC_API_KEY" };
+        Ok(vec![(name.to_owned(), file)])
+    }
+
+    fn wall(&self, row: &SessionRow, repo: &RepoRow, places: &Places) -> WallSpec {
+        let root = &self.dirs().root;
+        let short = row.id.short();
+        WallSpec {
+            mode: WallMode::Enforced,
+            write: places.write.clone(),
+            read: None,
+            // One user for every account: only the filter keeps a session from the sockets.
+            block_unix_sockets: true,
+            prove_no_write: vec![
+                root.join(format!("proof-{short}")),
+                self.dirs().mirror(repo.id()).join(format!("proof-{short}")),
+                PathBuf::from(format!("/tmp/opkit-proof-{short}")),
+            ],
+            prove_no_read: vec![],
+            prove_no_connect: vec![self.dirs().tmux_socket(&row.account), self.dirs().control_socket()],
+        }
+    }
+
+    /// Steps that make the private checkout, or bring an existing one's siblings up to date.
+    fn checkout(&self, objective: &Objective, repo: &RepoRow, places: &Places) -> Result<Vec<Step>> {
+        let git = self.git().program().to_string_lossy().into_owned();
+        let worktree = places.cwd.to_string_lossy().into_owned();
+        let mirror = self.dirs().mirror(repo.id()).to_string_lossy().into_owned();
+        let base = objective
+            .base_commit
+            .clone()
+            .ok_or_else(|| Error::Refused("The base commit of this objective is not known.".into()))?;
+        let mut steps = Vec::new();
+        if !objective.worktree_ready {
+            steps.push(step("Clearing the worktree", &places.cwd, &["/usr/bin/find", &worktree, "-mindepth", "1", "-delete"]));
+            steps.push(step(
+                "Making the worktree",
+                &places.cwd,
+                &[&git, "clone", "-q", "--shared", "--no-tags", "--no-checkout", "--", &mirror, &worktree],
+            ));
+            let start = objective.head_commit.clone().unwrap_or(base);
+            steps.push(step(
+                "Switching to the branch",
+                &places.cwd,
+                &[&git, "checkout", "-q", "-B", &objective.branch(), &start],
+            ));
+        }
+        let mut siblings = step(
+            "Fetching siblings' branches",
+            &places.cwd,
+            &[&git, "fetch", "-q", "--no-tags", "origin", "+refs/heads/obj/*:refs/remotes/siblings/*"],
+        );
+        siblings.may_fail = true;
+        steps.push(siblings);
+        Ok(steps)
+    }
+
+    /// What is taken out of the worktree when nothing of the session is alive.
+    fn collect(&self, objective: &Objective, places: &Places) -> Result<Vec<Step>> {
+        let git = self.git().program().to_string_lossy().into_owned();
+        let branch = format!("refs/heads/{}", objective.branch());
+        let base = objective.base_commit.as_deref().unwrap_or_default();
+        let runner = self.runner().to_string_lossy().into_owned();
+        let mut rescue = step("Keeping what is not committed", &places.cwd, &[&runner, "snapshot", &git]);
+        rescue.stdout = Some(PathBuf::from(files::RESCUE_BUNDLE));
+        rescue.may_fail = true;
+        rescue.max_output = BUNDLE_BYTES;
+        rescue.timeout_s = 60;
+        let mut result = step(
+            "Taking the branch",
+            &places.cwd,
+            &[&git, "bundle", "create", "-q", "-", &branch, &format!("^{base}")],
+        );
+        result.stdout = Some(PathBuf::from(files::RESULT_BUNDLE));
+        result.may_fail = true;
+        result.max_output = BUNDLE_BYTES;
+        Ok(vec![rescue, result])
+    }
+
+    /// Unpacks the export of the delivered commit for a reviewer.
+    fn unpack(&self, row: &SessionRow) -> Vec<Step> {
+        let tree = self.dirs().review(&row.id).join("tree");
+        let tar = crate::programs::find("tar").unwrap_or_else(|| PathBuf::from("/bin/tar"));
+        let mut unpack = step(
+            "Unpacking the delivered commit",
+            &tree,
+            &[&tar.to_string_lossy(), "-x", "-f", "-", "--no-same-owner", "-C", &tree.to_string_lossy()],
+        );
+        unpack.stdin = Some(self.dirs().session(&row.id).join("tree.tar"));
+        vec![unpack]
+    }
+
+    fn floor(
+        &self,
+        row: &SessionRow,
+        objective: &Objective,
+        repo: &RepoRow,
+        places: &Places,
+    ) -> Result<Option<Floor>> {
+        let command = |title: &str, criterion, text: &str| FloorCommand {
+            title: title.to_owned(),
+            criterion,
+            command: text.to_owned(),
+            timeout_s: FLOOR_TIMEOUT_S,
+        };
+        let mut commands = Vec::new();
+        let checks = objective.criteria.iter().enumerate().filter_map(|(at, c)| Some((at, c, c.check.as_deref()?)));
+        commands.extend(repo.verify.as_deref().map(|text| command("verify", None, text)));
+        commands.extend(checks.map(|(at, criterion, check)| command(&criterion.text, Some(at), check)));
+        if commands.is_empty() {
+            return Ok(None);
+        }
+        if let Some(setup) = &repo.setup {
+            commands.insert(0, command("set-up", None, setup));
+        }
+        if row.role == Role::Review {
+            return Ok(Some(Floor {
+                when: FloorWhen::BeforeAgent,
+                prepare: vec![],
+                cwd: places.cwd.clone(),
+                commands,
+            }));
+        }
+        if objective.facts.gate != Gate::None {
+            return Ok(None);
+        }
+        let git = self.git().program().to_string_lossy().into_owned();
+        let export = places.scratch.join(format!("floor-{}", row.id.short()));
+        let prepare = vec![step(
+            "Exporting the delivered commit",
+            &places.scratch,
+            &[&git, "clone", "-q", "--shared", "--", &places.cwd.to_string_lossy(), &export.to_string_lossy()],
+        )];
+        Ok(Some(Floor { when: FloorWhen::AfterAgent, prepare, cwd: export, commands }))
+    }
+}
+
+fn step(title: &str, cwd: &Path, argv: &[&str]) -> Step {
+    Step {
+        title: title.to_owned(),
+        argv: argv.iter().map(|arg| (*arg).to_owned()).collect(),
+        cwd: cwd.to_owned(),
+        env: vec![],
+        stdin: None,
+        stdout: None,
+        timeout_s: 600,
+        max_output: 1 << 20,
+        may_fail: false,
+        extra_write: vec![],
+    }
+}
+
+/// A path as a git configuration value.
+fn config_value(path: &Path) -> String {
+    format!("\"{}\"", path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Another address of the model's API, for gateways: one line in `<data>/claude-base-url`.
+fn base_url(root: &Path) -> Option<String> {
+    let text = fs::read_to_string(root.join("claude-base-url")).ok()?;
+    let text = text.trim();
+    (!text.is_empty() && !text.chars().any(|c| c.is_control() || c.is_whitespace())).then(|| text.to_owned())
+}

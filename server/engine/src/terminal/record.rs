@@ -1,0 +1,229 @@
+//! Reads a session's record: segments by byte offset, lines by the index.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use opkit_domain::session::{IndexLine, files};
+
+/// Index lines kept in memory are at least this many bytes of record apart.
+const STRIDE: u64 = 32 << 10;
+
+/// A reader of one record. It holds no file open, so a runner may drop old segments at any time.
+#[derive(Debug)]
+pub(crate) struct Record {
+    dir: PathBuf,
+    /// Where reading of the index goes on.
+    index_read: u64,
+    /// Thinned index: (offset, lines before it), ascending.
+    marks: Vec<(u64, u64)>,
+    errors: Vec<u64>,
+}
+
+impl Record {
+    pub(crate) fn open(session: &Path) -> Record {
+        Record { dir: session.join(files::RECORD), index_read: 0, marks: vec![(0, 0)], errors: vec![] }
+    }
+
+    /// First offsets of all segments, ascending.
+    fn segments(&self) -> Vec<u64> {
+        let Ok(entries) = std::fs::read_dir(&self.dir) else { return vec![] };
+        let mut list: Vec<u64> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".seg")?.parse().ok())
+            .collect();
+        list.sort_unstable();
+        list
+    }
+
+    fn segment(&self, first: u64) -> PathBuf {
+        self.dir.join(format!("{first:016}.seg"))
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn len(&self) -> u64 {
+        match self.segments().last() {
+            Some(first) => first + std::fs::metadata(self.segment(*first)).map_or(0, |meta| meta.len()),
+            None => 0,
+        }
+    }
+
+    /// The first offset that is kept.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.segments().first().copied().unwrap_or(0)
+    }
+
+    /// The number of the first line that is kept.
+    pub(crate) fn oldest_line(&mut self) -> u64 {
+        let oldest = self.oldest();
+        if oldest == 0 { 0 } else { self.line_at(oldest) }
+    }
+
+    /// Reads at most `max` bytes from an offset.
+    pub(crate) fn read(&self, from: u64, max: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let segments = self.segments();
+        for (at, first) in segments.iter().enumerate() {
+            let end = segments.get(at + 1).copied().unwrap_or(u64::MAX);
+            let position = from + bytes.len() as u64;
+            let left = max.saturating_sub(bytes.len() as u64);
+            if position >= end || position < *first || left == 0 {
+                continue;
+            }
+            let Ok(mut file) = File::open(self.segment(*first)) else { break };
+            if file.seek(SeekFrom::Start(position - first)).is_err()
+                || file.take(left.min(end - position)).read_to_end(&mut bytes).is_err()
+            {
+                break;
+            }
+        }
+        bytes
+    }
+
+    /// A line begins here: at 0, or after a newline.
+    pub(crate) fn is_line_start(&self, offset: u64) -> bool {
+        offset == 0 || self.read(offset - 1, 1) == b"\n" || offset == self.oldest()
+    }
+
+    /// Reads what the index has gained.
+    fn refresh(&mut self) {
+        let Ok(mut file) = File::open(self.dir.join(files::INDEX)) else { return };
+        if file.seek(SeekFrom::Start(self.index_read)).is_err() {
+            return;
+        }
+        let mut text = Vec::new();
+        if file.read_to_end(&mut text).is_err() {
+            return;
+        }
+        let Some(whole) = text.iter().rposition(|byte| *byte == b'\n') else { return };
+        for line in text[..whole].split(|byte| *byte == b'\n') {
+            let Some(line) = std::str::from_utf8(line).ok().and_then(IndexLine::parse) else { continue };
+            if line.kind == 'e' {
+                self.errors.push(line.lines);
+            }
+            if self.marks.last().is_none_or(|last| line.offset >= last.0 + STRIDE) {
+                self.marks.push((line.offset, line.lines));
+            }
+        }
+        self.index_read += whole as u64 + 1;
+    }
+
+    /// The number of lines before an offset.
+    pub(crate) fn line_at(&mut self, offset: u64) -> u64 {
+        self.refresh();
+        let at = self.marks.partition_point(|mark| mark.0 <= offset);
+        let (mut position, mut lines) = self.marks[at.saturating_sub(1)];
+        let oldest = self.oldest();
+        if position < oldest {
+            // The mark's bytes are gone; the next mark that is kept is the nearest truth.
+            return self.marks.iter().find(|mark| mark.0 >= offset).map_or(lines, |mark| mark.1);
+        }
+        while position < offset {
+            let bytes = self.read(position, (offset - position).min(1 << 20));
+            if bytes.is_empty() {
+                break;
+            }
+            lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+            position += bytes.len() as u64;
+        }
+        lines
+    }
+
+    /// Where a window of about `window` bytes before `len` begins: a line start and its number.
+    pub(crate) fn window_start(&mut self, len: u64, window: u64) -> (u64, u64) {
+        let mut at = len.saturating_sub(window).max(self.oldest());
+        if !self.is_line_start(at) {
+            let bytes = self.read(at, len - at);
+            at += bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |n| n + 1) as u64;
+        }
+        (at, self.line_at(at))
+    }
+
+    /// Lines by number, without their newline.
+    pub(crate) fn lines_from(&mut self, first: u64, count: u32) -> Vec<Vec<u8>> {
+        self.refresh();
+        let first = first.max(self.oldest_line());
+        let at = self.marks.partition_point(|mark| mark.1 <= first);
+        let (mut position, mut line) = self.marks[at.saturating_sub(1)];
+        let oldest = self.oldest();
+        if position < oldest {
+            (position, line) = (oldest, self.oldest_line());
+        }
+        let mut lines = Vec::new();
+        let mut rest: Vec<u8> = Vec::new();
+        while (lines.len() as u32) < count {
+            let bytes = self.read(position, 256 << 10);
+            if bytes.is_empty() {
+                break;
+            }
+            position += bytes.len() as u64;
+            for byte in bytes {
+                if byte != b'\n' {
+                    rest.push(byte);
+                    continue;
+                }
+                let whole = std::mem::take(&mut rest);
+                if line >= first && (lines.len() as u32) < count {
+                    lines.push(whole);
+                }
+                line += 1;
+            }
+        }
+        lines
+    }
+
+    /// Line numbers of the newest errors.
+    pub(crate) fn errors(&mut self, most: usize) -> Vec<u64> {
+        self.refresh();
+        self.errors[self.errors.len().saturating_sub(most)..].to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(lines: u64) -> (tempfile::TempDir, Record, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let record = dir.path().join(files::RECORD);
+        std::fs::create_dir(&record).unwrap();
+        let mut all = Vec::new();
+        let mut index = String::new();
+        for line in 0..lines {
+            if line % 100 == 0 {
+                index.push_str(&format!("{} 0 d {line}\n", all.len()));
+            }
+            all.extend_from_slice(format!("line {line}\n").as_bytes());
+        }
+        let half = all.len() / 2;
+        std::fs::write(record.join(format!("{:016}.seg", 0)), &all[..half]).unwrap();
+        std::fs::write(record.join(format!("{half:016}.seg")), &all[half..]).unwrap();
+        std::fs::write(record.join(files::INDEX), index + "12 torn").unwrap();
+        let reader = Record::open(dir.path());
+        (dir, reader, all)
+    }
+
+    #[test]
+    fn reads_across_segments_and_finds_lines_by_number_and_offset() {
+        let (_dir, mut record, all) = record(20_000);
+        assert_eq!(record.len(), all.len() as u64);
+        assert_eq!(record.read(0, u64::MAX), all);
+        assert_eq!(record.lines_from(12_345, 2), [b"line 12345".to_vec(), b"line 12346".to_vec()]);
+        let offset = all.windows(10).position(|w| w == b"line 15000").unwrap() as u64;
+        assert_eq!(record.line_at(offset), 15_000);
+        let (at, number) = record.window_start(all.len() as u64, 1000);
+        assert!(all[at as usize..].starts_with(format!("line {number}\n").as_bytes()));
+        assert!(record.lines_from(19_999, 10).len() == 1);
+    }
+
+    #[test]
+    fn dropped_segments_are_said_and_not_invented() {
+        let (dir, mut record, all) = record(20_000);
+        std::fs::remove_file(dir.path().join(files::RECORD).join(format!("{:016}.seg", 0))).unwrap();
+        assert_eq!(record.oldest(), all.len() as u64 / 2);
+        assert!(record.read(0, 10).is_empty());
+        let first = record.oldest_line();
+        assert!(first > 9_000 && first < 11_500, "{first}");
+        assert_eq!(record.lines_from(19_000, 1), [b"line 19000".to_vec()]);
+    }
+}

@@ -1,0 +1,183 @@
+//! The agent: started, read, and judged by how it ended.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use opkit_domain::session::{Outcome, OutputFormat, files};
+use rustix::process::Signal;
+
+use super::journal::Journal;
+use super::outcome::{Facts, classify};
+use super::record::Mark;
+use super::render::{BLUE, BOLD, RED, RESET, Renderer};
+use super::steps::{Program, Started};
+use super::supervise::{Ended, Lines, Reader, Stop, Watched, input, read_trimmed};
+use super::{Runner, Verdict};
+use crate::enter::{EnterReport, Entry};
+use crate::files::{Durability, replace};
+
+/// An agent that said its result but does not leave gets this long.
+const RESULT_GRACE: Duration = Duration::from_secs(10);
+/// A longer JSON line is broken; it cannot be read as an event then.
+const JSON_LINE_BYTES: usize = 64 << 20;
+const PLAIN_LINE_BYTES: usize = 4096;
+
+struct AgentReader {
+    entry: Entry,
+    /// What `enter` reported, once it has.
+    entered: Option<Result<(), String>>,
+    proof_path: PathBuf,
+    renderer: Renderer,
+    out: Lines,
+    err: Lines,
+    result_seen: Option<Instant>,
+}
+
+impl Reader for AgentReader {
+    fn stdout(&mut self, bytes: &[u8], journal: &mut Journal, facts: &mut Facts) {
+        journal.transcript(bytes);
+        let renderer = &mut self.renderer;
+        self.out.feed(bytes, |line| renderer.line(line, &mut journal.record, facts));
+    }
+
+    fn stderr(&mut self, bytes: &[u8], journal: &mut Journal, facts: &mut Facts) {
+        let renderer = &mut self.renderer;
+        self.err.feed(bytes, |line| renderer.stderr(line, &mut journal.record, facts));
+    }
+
+    fn end(&mut self, journal: &mut Journal, facts: &mut Facts) {
+        let renderer = &mut self.renderer;
+        self.out.end(|line| renderer.line(line, &mut journal.record, facts));
+        self.err.end(|line| renderer.stderr(line, &mut journal.record, facts));
+    }
+
+    fn wants_stop(&mut self, facts: &Facts) -> Option<Stop> {
+        self.look_for_proof();
+        if self.renderer.guard_is_broken(facts) {
+            let detail = "The guard is broken: it did not answer three calls.".to_owned();
+            return Some(Stop { outcome: Outcome::Failed, detail });
+        }
+        if facts.results > 0 && self.result_seen.get_or_insert_with(Instant::now).elapsed() >= RESULT_GRACE {
+            let detail = "The agent finished but did not leave; it was ended.".to_owned();
+            return Some(Stop { outcome: Outcome::Finished, detail });
+        }
+        None
+    }
+}
+
+impl AgentReader {
+    /// Stores the proof as soon as `enter` has given it.
+    fn look_for_proof(&mut self) {
+        if self.entered.is_some() {
+            return;
+        }
+        self.entered = match self.entry.report() {
+            Some(EnterReport::Proof(proof)) => {
+                let text = serde_json::to_vec_pretty(&proof).unwrap_or_default();
+                // The proof stood; a disk that cannot keep it now is reported by the record.
+                let _ = replace(&self.proof_path, &text, Durability::Cached);
+                Some(Ok(()))
+            }
+            Some(EnterReport::Refused(reason)) => Some(Err(reason)),
+            None => None,
+        };
+    }
+}
+
+impl Runner {
+    /// Runs the agent to its end.
+    pub(super) fn agent(&mut self) -> Verdict {
+        self.journal.say(Mark::Plain, "", "");
+        let name = self.spec.agent.name.clone();
+        self.journal.say(Mark::Step, &format!("{BLUE}●{RESET} {BOLD}Start{RESET} "), &name);
+        "Start the agent".clone_into(&mut self.facts.activity);
+        let format = self.spec.agent.format;
+        let Started { pid, stdout, stderr, entry } = match self.start_agent() {
+            Ok(started) => started,
+            Err(error) => return self.never_ran(&format!("{error:#}")),
+        };
+        let mut reader = AgentReader {
+            entry,
+            entered: None,
+            proof_path: self.dir.join(files::PROOF),
+            renderer: Renderer::new(format, &self.spec.cwd.to_string_lossy()),
+            out: Lines::new(match format {
+                OutputFormat::ClaudeStreamJson => JSON_LINE_BYTES,
+                OutputFormat::Plain => PLAIN_LINE_BYTES,
+            }),
+            err: Lines::new(PLAIN_LINE_BYTES),
+            result_seen: None,
+        };
+        if let Some(stdout) = &stdout {
+            // A wider pipe lets a burst pass while the disk is busy; refused above the user's share, which is fine.
+            let _ = rustix::pipe::fcntl_setpipe_size(stdout, 1 << 20);
+        }
+        let watched = Watched {
+            pid,
+            stdout,
+            stderr,
+            time: None,
+            idle: Some(Duration::from_secs(self.spec.limits.idle_s)),
+            max_output: u64::MAX,
+            output_file: None,
+            polite: Signal::from_named_raw(self.spec.agent.polite_signal).or(Some(Signal::INT)),
+            stoppable: true,
+            is_agent: true,
+        };
+        let ended = self.supervise(watched, &mut reader);
+        self.guard_broken = reader.renderer.guard_is_broken(&self.facts);
+        self.journal.report_now(&self.facts, self.guard_broken);
+        reader.look_for_proof();
+        match (reader.entered, &ended.stop) {
+            (Some(Ok(())), _) | (_, Some(_)) => self.judge(ended),
+            (Some(Err(reason)), None) => self.never_ran(&reason),
+            (None, None) => self.never_ran("it was ended before it began"),
+        }
+    }
+
+    fn start_agent(&mut self) -> anyhow::Result<Started> {
+        let mut secrets = Vec::new();
+        for (name, path) in &self.spec.secret_env {
+            let value =
+                read_trimmed(path).with_context(|| format!("the secret for {name} cannot be read"))?;
+            secrets.push((name.clone(), value));
+        }
+        let stdin = input(Some(&self.spec.context)).context("the context document cannot be read")?;
+        let program = Program {
+            argv: self.spec.agent.argv.clone(),
+            cwd: self.spec.cwd.clone(),
+            extra_env: secrets,
+            extra_write: &[],
+        };
+        self.start(program, stdin, Stdio::piped())
+    }
+
+    fn never_ran(&mut self, reason: &str) -> Verdict {
+        self.journal.say(Mark::Error, &format!("  {RED}"), reason);
+        Verdict::new(Outcome::NeverRan, format!("The agent could not be started: {reason}"))
+    }
+
+    fn judge(&self, ended: Ended) -> Verdict {
+        let session = self.spec.session.as_str();
+        let (mut outcome, mut detail) = classify(&self.facts, ended.exit, self.spec.agent.format, session);
+        match ended.stop {
+            // The grace after a result is no reason of its own: the result decides.
+            Some(stop) if stop.outcome == Outcome::Finished && outcome != Outcome::Finished => {}
+            Some(stop) => {
+                outcome = stop.outcome;
+                detail = stop.detail;
+            }
+            None => {}
+        }
+        if ended.left > 0 {
+            let what = if ended.left == 1 { "process it left was" } else { "processes it left were" };
+            detail.push_str(&format!(" {} {what} killed.", ended.left));
+        }
+        if ended.survivors > 0 {
+            detail.push_str(&format!(" {} processes could not be killed.", ended.survivors));
+        }
+        Verdict { exit: ended.exit, ..Verdict::new(outcome, detail) }
+    }
+}

@@ -1,0 +1,328 @@
+//! Turns the agent's JSON lines into the lines people read, and collects the facts on the way.
+
+mod tools;
+
+use std::collections::HashMap;
+
+use opkit_domain::session::OutputFormat;
+use serde::Deserialize;
+
+use self::tools::Tool;
+use super::clean::{clean_into, plain};
+use super::events::{
+    ApiRetry, Block, Head, HookOutput, HookResponse, Init, RateLimitEvent, ResultLine, Turn, text_of,
+};
+use super::outcome::Facts;
+use super::record::{Mark, Record};
+
+pub(super) const RESET: &str = "\x1b[0m";
+pub(super) const BOLD: &str = "\x1b[1m";
+pub(super) const DIM: &str = "\x1b[2m";
+pub(super) const RED: &str = "\x1b[31m";
+pub(super) const GREEN: &str = "\x1b[32m";
+pub(super) const BLUE: &str = "\x1b[34m";
+/// A tool that took at least this long has its time shown.
+const SLOW_S: u64 = 3;
+const GREY: &str = "\x1b[90m";
+
+/// Reads an agent's lines.
+pub(super) struct Renderer {
+    format: OutputFormat,
+    /// The agent's directory: paths below it are shown without it.
+    cwd: String,
+    /// Tool calls that have no result yet.
+    open: HashMap<String, Tool>,
+    /// PreToolUse answers that no tool result has used yet, by tool.
+    answered: HashMap<String, u32>,
+    /// The real CLI: its guard must answer each call.
+    watch_guard: bool,
+    scratch: String,
+}
+
+impl Renderer {
+    pub(super) fn new(format: OutputFormat, cwd: &str) -> Renderer {
+        Renderer {
+            format,
+            cwd: format!("{}/", cwd.trim_end_matches('/')),
+            open: HashMap::new(),
+            answered: HashMap::new(),
+            watch_guard: false,
+            scratch: String::new(),
+        }
+    }
+
+    /// One line of standard output, without its line break.
+    pub(super) fn line(&mut self, line: &[u8], out: &mut Record, facts: &mut Facts) {
+        let lossy;
+        let text = match std::str::from_utf8(line) {
+            Ok(text) => text,
+            Err(_) => {
+                lossy = String::from_utf8_lossy(line).into_owned();
+                &lossy
+            }
+        };
+        if self.format == OutputFormat::Plain {
+            return self.put(out, Mark::Plain, "", text);
+        }
+        if text.trim().is_empty() {
+            return;
+        }
+        if self.event(text, out, facts).is_none() {
+            self.put(out, Mark::Plain, DIM, text);
+        }
+    }
+
+    /// One line of standard error.
+    pub(super) fn stderr(&mut self, line: &[u8], out: &mut Record, facts: &mut Facts) {
+        let text = String::from_utf8_lossy(line);
+        facts.last_stderr = plain(&text, 300);
+        self.put(out, Mark::Plain, DIM, &text);
+    }
+
+    /// None: not an event we understand; it is shown as it is.
+    fn event(&mut self, text: &str, out: &mut Record, facts: &mut Facts) -> Option<()> {
+        // The common kinds are told by their beginning, which spares one pass over long lines.
+        if text.starts_with(r#"{"type":"user","#) || text.starts_with(r#"{"type":"assistant","#) {
+            return self.turn(parse(text)?, text.starts_with(r#"{"type":"a"#), out, facts);
+        }
+        let head: Head<'_> = parse(text)?;
+        match (head.kind.as_ref(), head.subtype.as_deref().unwrap_or("")) {
+            ("assistant", _) => self.turn(parse(text)?, true, out, facts),
+            ("user", _) => self.turn(parse(text)?, false, out, facts),
+            ("system", "init") => self.init(&parse(text)?, out),
+            ("system", "hook_response") => self.hook(&parse(text)?, out, facts),
+            ("system", "api_retry") => self.retry(&parse(text)?, out, facts),
+            ("rate_limit_event", _) => rate_limit(&parse(text)?, facts),
+            ("result", _) => self.result(parse(text)?, out, facts),
+            // Kept in the transcript; nothing for people to read.
+            _ => Some(()),
+        }
+    }
+
+    fn init(&mut self, init: &Init, out: &mut Record) -> Option<()> {
+        self.watch_guard = init.claude_code_version.is_some();
+        let agent = match (&init.claude_code_version, &init.agent) {
+            (Some(version), _) => format!("Claude Code {version}"),
+            (None, Some(agent)) => agent.clone(),
+            (None, None) => "agent".to_owned(),
+        };
+        let model = init.model.as_deref().unwrap_or("unknown");
+        self.put(out, Mark::Plain, DIM, &format!("  {agent}, model {model}"));
+        Some(())
+    }
+
+    fn retry(&mut self, retry: &ApiRetry, out: &mut Record, facts: &mut Facts) -> Option<()> {
+        let why = retry.error.as_deref().unwrap_or("unknown");
+        facts.activity = format!("Retry {} after {}", retry.attempt, plain(why, 40));
+        self.put(
+            out,
+            Mark::Plain,
+            DIM,
+            &format!("  The provider did not answer ({why}), try {}", retry.attempt),
+        );
+        Some(())
+    }
+
+    fn turn(&mut self, turn: Turn<'_>, assistant: bool, out: &mut Record, facts: &mut Facts) -> Option<()> {
+        if let Some(error) = turn.error {
+            facts.error = Some(plain(&text_of(error), 80));
+        }
+        for block in turn.message.blocks() {
+            match (assistant, block.kind.as_ref()) {
+                (true, "text") => self.text(&block, turn.parent_tool_use_id.is_none(), out, facts),
+                (true, "tool_use") => self.tool_use(&block, out, facts),
+                (false, "tool_result") => self.tool_result(&block, &turn, out, facts),
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn text(&mut self, block: &Block<'_>, main: bool, out: &mut Record, facts: &mut Facts) {
+        let text = block.text.trim();
+        if text.is_empty() {
+            return;
+        }
+        if main {
+            facts.last_text.clear();
+            facts.last_text.push_str(&text[..text.floor_char_boundary(16_000)]);
+        }
+        out.line(Mark::Plain, "");
+        for (at, line) in text.lines().enumerate() {
+            let lead = if at == 0 { "\x1b[90m●\x1b[0m " } else { "  " };
+            self.put(out, Mark::Plain, lead, line);
+        }
+    }
+
+    fn tool_use(&mut self, block: &Block<'_>, out: &mut Record, facts: &mut Facts) {
+        let tool = Tool::read(&block.name, block.input, &self.cwd);
+        facts.turns += 1;
+        facts.activity = plain(&format!("{} {}", tool.verb, tool.argument), 110);
+        out.line(Mark::Plain, "");
+        self.scratch.clear();
+        self.scratch.push_str(&format!("{BLUE}●{RESET} {BOLD}"));
+        clean_into(&mut self.scratch, &tool.verb);
+        self.scratch.push_str(RESET);
+        self.scratch.push(' ');
+        clean_into(&mut self.scratch, &tool.argument);
+        self.scratch.push_str(&tool.note);
+        out.line(Mark::Step, &self.scratch);
+        if tool.shows_more_lines() {
+            for line in tool.argument_rest.lines().take(40) {
+                self.put(out, Mark::Plain, "      ", line);
+            }
+        }
+        self.open.insert(block.id.clone().into_owned(), tool);
+    }
+
+    fn tool_result(&mut self, block: &Block<'_>, turn: &Turn<'_>, out: &mut Record, facts: &mut Facts) {
+        let tool = self.open.remove(block.tool_use_id.as_ref()).unwrap_or_default();
+        let failed = block.is_error == Some(true);
+        self.count_answer(&tool.name, failed, facts);
+        let text = block.content.map(text_of).unwrap_or_default();
+        if failed {
+            // A denial is on the line above already.
+            if facts.last_denial.as_deref().is_some_and(|denial| denial == plain(&text, 300)) {
+                return;
+            }
+            for (at, line) in text.lines().enumerate() {
+                self.put(out, if at == 0 { Mark::Error } else { Mark::Plain }, "  \x1b[31m", line);
+            }
+            return;
+        }
+        if tool.is_edit() {
+            return tool.show_patch(turn.tool_use_result, out, &mut self.scratch);
+        }
+        let shown = tool.shown_lines();
+        let mut lines = text.lines();
+        for line in lines.by_ref().take(shown) {
+            self.output_line(line, out);
+        }
+        let hidden = lines.count();
+        if let Some(seconds) = tool.seconds().filter(|seconds| *seconds >= SLOW_S) {
+            self.put(out, Mark::Plain, DIM, &format!("  {seconds} s"));
+        }
+        if hidden > 0 {
+            let of = if shown == 0 { "" } else { "more " };
+            self.put(out, Mark::Plain, DIM, &format!("  {hidden} {of}lines"));
+        }
+    }
+
+    /// A line of a program's output, with the words coloured that people look for.
+    fn output_line(&mut self, line: &str, out: &mut Record) {
+        let (mark, lead) = match line.as_bytes().first() {
+            Some(b'e' | b'E') if line.starts_with("error") || line.starts_with("Error") => (Mark::Error, RED),
+            Some(b't') if line.starts_with("test ") && line.ends_with("FAILED") => (Mark::Error, RED),
+            Some(b't') if line.starts_with("thread ") && line.contains(" panicked at ") => (Mark::Error, RED),
+            Some(b'[') if is_commit_line(line) => (Mark::Commit, ""),
+            Some(b'F') if line.starts_with("FAILED") => (Mark::Error, RED),
+            _ => (Mark::Plain, ""),
+        };
+        self.scratch.clear();
+        self.scratch.push_str("  ");
+        self.scratch.push_str(lead);
+        clean_into(&mut self.scratch, line);
+        if !lead.is_empty() {
+            self.scratch.push_str(RESET);
+        }
+        out.line(mark, &self.scratch);
+    }
+
+    fn hook(&mut self, hook: &HookResponse, out: &mut Record, facts: &mut Facts) -> Option<()> {
+        if hook.hook_event != "PreToolUse" && !hook.hook_name.starts_with("PreToolUse") {
+            return Some(());
+        }
+        let tool = hook.hook_name.split_once(':').map_or("", |(_, tool)| tool);
+        *self.answered.entry(tool.to_owned()).or_default() += 1;
+        let decision = parse::<HookOutput>(hook.stdout.trim()).map(|output| output.hook_specific_output);
+        let denied = match &decision {
+            Some(decision) if decision.permission_decision == "deny" => {
+                Some(decision.permission_decision_reason.clone())
+            }
+            _ if hook.exit_code == Some(2) => Some(hook.stderr.clone()),
+            _ => None,
+        };
+        let answered = decision.is_some() && hook.outcome.as_deref() == Some("success");
+        if !answered {
+            facts.guard_failures += 1;
+        }
+        if let Some(reason) = denied {
+            facts.denials += 1;
+            facts.last_denial = Some(plain(&reason, 300));
+            self.put(out, Mark::Error, "  \x1b[33mDenied\x1b[0m ", reason.lines().next().unwrap_or(""));
+        }
+        Some(())
+    }
+
+    /// Each tool result uses one answer of the guard; a call that ran without one got past it.
+    fn count_answer(&mut self, tool: &str, failed: bool, facts: &mut Facts) {
+        match self.answered.get_mut(tool) {
+            Some(count) if *count > 0 => *count -= 1,
+            // A call that failed before any hook (an unknown tool, say) has no answer to show.
+            _ if failed => {}
+            _ => facts.guard_failures += u32::from(self.watch_guard),
+        }
+    }
+
+    /// The guard failed so often that the session must not go on. Only the real CLI has a guard to watch.
+    pub(super) fn guard_is_broken(&self, facts: &Facts) -> bool {
+        self.watch_guard && facts.guard_failures >= 3
+    }
+
+    fn result(&mut self, result: ResultLine, out: &mut Record, facts: &mut Facts) -> Option<()> {
+        facts.results += 1;
+        facts.turns = result.num_turns;
+        // Costs are far below the point where a double loses millionths.
+        facts.cost_usd_micros = (result.total_cost_usd * 1e6).round() as i64;
+        out.line(Mark::Plain, "");
+        let (mark, colour, word) = if result.is_error {
+            (Mark::Error, RED, "Ended with an error")
+        } else {
+            (Mark::Step, GREEN, "Finished")
+        };
+        let said = match &result.result {
+            Some(text) if result.is_error => format!(": {}", plain(text.lines().next().unwrap_or(""), 400)),
+            _ => String::new(),
+        };
+        let turns = result.num_turns;
+        let cost = result.total_cost_usd;
+        self.put(
+            out,
+            mark,
+            &format!("{colour}●{RESET} {BOLD}{word}{RESET}"),
+            &format!("{said} {GREY}{turns} turns, ${cost:.2}"),
+        );
+        facts.result = Some(result);
+        Some(())
+    }
+
+    /// Puts one line of foreign text after `lead`, which may open a style.
+    fn put(&mut self, out: &mut Record, mark: Mark, lead: &str, text: &str) {
+        self.scratch.clear();
+        self.scratch.push_str(lead);
+        clean_into(&mut self.scratch, text);
+        if self.scratch.contains('\x1b') {
+            self.scratch.push_str(RESET);
+        }
+        out.line(mark, &self.scratch);
+    }
+}
+
+fn rate_limit(event: &RateLimitEvent, facts: &mut Facts) -> Option<()> {
+    if event.rate_limit_info.status == "rejected" {
+        // Seconds since 1970 as milliseconds; fits by far.
+        facts.quota_refused = Some(event.rate_limit_info.resets_at.map(|seconds| (seconds * 1000.0) as i64));
+    }
+    Some(())
+}
+
+/// `[obj/42 1a2b3c4] Message`, as git prints it.
+fn is_commit_line(line: &str) -> bool {
+    let Some((head, _)) = line[1..].split_once("] ") else { return false };
+    let id = head.rsplit(' ').next().unwrap_or("");
+    (7..=40).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit()) && head.contains(' ')
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}

@@ -1,0 +1,128 @@
+//! Commands about the installation: owner, tokens, repositories, doctor, stop and enable.
+//!
+//! Those that a person needs before or without a server open the data themselves, under its lock.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use axum::http::Method;
+use opkit_engine::Engine;
+use serde_json::{Value, json};
+
+use super::arguments::{RepoArgs, SetupArgs, TokenArgs};
+use super::client::{Client, Reached};
+use super::output::{plain, say, say_json};
+use crate::web::{Site, check_new, hash_now, local_actor, mint};
+
+/// The engine without a server around it; nothing is started.
+async fn open(data: &Path) -> anyhow::Result<Engine> {
+    let site = Site::find(crate::config::site())?;
+    Ok(Engine::open(crate::config::engine(data, site.build_id())?).await?)
+}
+
+fn me() -> opkit_domain::access::Actor {
+    local_actor(rustix::process::geteuid().as_raw())
+}
+
+/// `setup --owner NAME --password-stdin`
+pub(super) async fn set_up(client: &Client, data: &Path, args: &SetupArgs) -> anyhow::Result<ExitCode> {
+    let mut text = String::new();
+    std::io::stdin().take(4096).read_to_string(&mut text).context("the password on standard input is not text")?;
+    let password = text.lines().next().unwrap_or_default();
+    if let Err((_, sentence)) = check_new(&args.owner, password) {
+        bail!("{}", sentence.trim_end_matches('.'));
+    }
+    let body = json!({"name": args.owner, "password": password});
+    if let Reached::NoServer = client.try_call(Method::POST, "/control/v1/owner", Some(body)).await? {
+        open(data).await?.create_owner(&args.owner, &hash_now(password)?).await?;
+    }
+    say(format!("The owner is {}.", args.owner));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `tokens create`: prints the token alone.
+pub(super) async fn create_token(client: &Client, data: &Path, args: &TokenArgs) -> anyhow::Result<ExitCode> {
+    let body = json!({"actor": args.actor, "scope": args.scope});
+    let token = match client.try_call(Method::POST, "/control/v1/tokens", Some(body)).await? {
+        Reached::Yes(answer) => answer["token"].as_str().unwrap_or_default().to_owned(),
+        Reached::NoServer => mint(&open(data).await?, &me(), &args.actor, &args.scope).await?,
+    };
+    say(token);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `repos add`
+pub(super) async fn add_repo(client: &Client, args: &RepoArgs) -> anyhow::Result<ExitCode> {
+    // The server's working directory is not ours: a path that exists here is meant from here.
+    let source = match std::fs::canonicalize(&args.path) {
+        Ok(path) => path.to_str().context("the path of the repository is not UTF-8")?.to_owned(),
+        Err(_) if !args.path.contains(':') => crate::config::absolute(Path::new(&args.path))?.display().to_string(),
+        Err(_) => args.path.clone(),
+    };
+    let body = json!({
+        "source": source,
+        "name": args.name,
+        "base": args.base,
+        "verify": args.verify,
+        "integrate": args.integrate,
+    });
+    let repo = client.post("/api/v1/repos", body).await?;
+    say(plain(&format!("{} is registered. Work starts from {}.", text(&repo["name"]), text(&repo["base"]))));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `repos list`
+pub(super) async fn list_repos(client: &Client, as_json: bool) -> anyhow::Result<ExitCode> {
+    let list = client.get("/api/v1/repos").await?;
+    if as_json {
+        say_json(&list);
+        return Ok(ExitCode::SUCCESS);
+    }
+    for repo in list["items"].as_array().into_iter().flatten() {
+        let line = format!("{}  {}  {}", text(&repo["name"]), text(&repo["base"]), text(&repo["source"]));
+        say(plain(&line));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// `doctor`: one line for each check; exit 1 if one fails.
+pub(super) async fn doctor(client: &Client, data: &Path) -> anyhow::Result<ExitCode> {
+    let checks: Vec<(bool, String)> = match client.try_call(Method::GET, "/control/v1/doctor", None).await? {
+        Reached::Yes(answer) => serde_json::from_value(answer).context("the server's answer is not understood")?,
+        Reached::NoServer => match open(data).await {
+            Ok(engine) => engine.doctor().await,
+            Err(error) => vec![(false, format!("{error:#}"))],
+        },
+    };
+    for (fine, line) in &checks {
+        say(format!("{} {}", if *fine { "ok" } else { "!!" }, plain(line)));
+    }
+    let all = checks.iter().all(|(fine, _)| *fine);
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `stop-all`: works without a server too, because sessions live without it.
+pub(super) async fn stop_all(client: &Client, data: &Path) -> anyhow::Result<ExitCode> {
+    let stopped = match client.try_call(Method::POST, "/api/v1/stop-all", Some(json!({}))).await? {
+        Reached::Yes(answer) => answer["stopped"].as_u64().unwrap_or(0),
+        Reached::NoServer => u64::from(open(data).await?.stop_all(&me()).await?),
+    };
+    let sessions = if stopped == 1 { "1 session is".to_owned() } else { format!("{stopped} sessions are") };
+    say(format!("{sessions} asked to stop. Nothing new starts until `opkit enable`."));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `enable`
+pub(super) async fn enable(client: &Client, data: &Path) -> anyhow::Result<ExitCode> {
+    if let Reached::NoServer = client.try_call(Method::POST, "/control/v1/enable", Some(json!({}))).await? {
+        open(data).await?.enable(&me()).await?;
+    }
+    say("Sessions may start again.");
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,161 @@
+//! `opkit serve`: opens the data, the doors and the set-up link, and leaves in good order.
+
+use std::future::IntoFuture;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use opkit_engine::Engine;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
+use tracing_subscriber::EnvFilter;
+
+use super::arguments::ServeArgs;
+use super::output::say;
+use crate::config::{self, PublicUrl, Settings};
+use crate::web::{Door, Hosts, Peer, Site, control_router, public_router, session_router};
+
+/// Runs until a signal.
+pub(super) fn run(data: PathBuf, args: ServeArgs) -> anyhow::Result<ExitCode> {
+    let mut listen = Vec::new();
+    for text in &args.listen {
+        listen.push(config::address(text)?);
+    }
+    if listen.is_empty() {
+        listen.push(SocketAddr::from(([127, 0, 0, 1], 3000)));
+    }
+    let public = args.public_url.as_deref().map(PublicUrl::parse).transpose()?;
+    let settings = Settings { data, listen, public, site: config::site() };
+    start_logging();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the machine gives no runtime for the server")?;
+    let result = runtime.block_on(serve(settings));
+    runtime.shutdown_timeout(Duration::from_millis(300));
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+fn start_logging() {
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new("info,tower_sessions=error,tower_sessions_core=error"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
+
+async fn serve(settings: Settings) -> anyhow::Result<()> {
+    let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let site = Site::find(settings.site)?;
+    let engine = Engine::open(config::engine(&settings.data, site.build_id())?).await?;
+    let owner = engine.has_owner().await?;
+    if let Some(address) = settings.listen.iter().find(|address| !owner && !address.ip().is_loopback()) {
+        bail!(
+            "{address} can be reached by others, and there is no owner yet. Create one first: \
+             `opkit setup --owner NAME --password-stdin`"
+        );
+    }
+    let mut listeners = Vec::new();
+    for address in &settings.listen {
+        listeners.push(bind(*address).await?);
+    }
+    let door = Door::new(engine.clone(), site, Hosts::new(settings.public), owner)?;
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+    open_session_door(&engine, &door).await?;
+    let control = open_control_socket(&engine, &door)?;
+    for listener in listeners {
+        let app = public_router(door.clone()).into_make_service_with_connect_info::<SocketAddr>();
+        run_until_leaving(axum::serve(listener, app).with_graceful_shutdown(left(&door)).into_future());
+    }
+    engine.start();
+    announce(&door, &addresses);
+    wait(&mut signals).await;
+    tracing::info!("the server leaves; sessions go on");
+    leave(&engine, &door, &control).await;
+    Ok(())
+}
+
+/// Resolves when the server is about to leave.
+fn left(door: &Door) -> impl Future<Output = ()> + Send + 'static {
+    let mut leaving = door.leaving();
+    async move {
+        let _ = leaving.wait_for(|leaving| *leaving).await;
+    }
+}
+
+fn run_until_leaving(server: impl Future<Output = std::io::Result<()>> + Send + 'static) {
+    tokio::spawn(async move {
+        if let Err(error) = server.await {
+            tracing::error!(%error, "a listener ended");
+        }
+    });
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            bail!("{address} is in use by another program. Stop it, or choose another address with --listen")
+        }
+        Err(error) => bail!("{address} cannot be listened on: {error}"),
+    }
+}
+
+async fn open_session_door(engine: &Engine, door: &Door) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no port for the session door")?;
+    engine.publish_session_door(listener.local_addr()?)?;
+    let app = session_router(door.clone());
+    run_until_leaving(axum::serve(listener, app).with_graceful_shutdown(left(door)).into_future());
+    Ok(())
+}
+
+fn open_control_socket(engine: &Engine, door: &Door) -> anyhow::Result<PathBuf> {
+    let path = engine.run_dir().join("control.sock");
+    // We hold the lock on the data directory: whoever made this one is gone.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("{} cannot be replaced", path.display()));
+        }
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    let app = control_router(door.clone()).into_make_service_with_connect_info::<Peer>();
+    run_until_leaving(axum::serve(listener, app).with_graceful_shutdown(left(door)).into_future());
+    Ok(path)
+}
+
+fn announce(door: &Door, addresses: &[SocketAddr]) {
+    for address in addresses {
+        say(format!("listening on http://{address}"));
+    }
+    if let (false, Some(address)) = (door.has_owner(), addresses.first()) {
+        say(format!("set-up link: http://{address}/setup?token={}", door.setup().issue()));
+    }
+}
+
+async fn wait(signals: &mut (Signal, Signal)) {
+    tokio::select! {
+        _ = signals.0.recv() => {}
+        _ = signals.1.recv() => {}
+    }
+}
+
+/// At most four seconds, whatever hangs.
+async fn leave(engine: &Engine, door: &Door, control: &Path) {
+    if timeout(Duration::from_secs(2), engine.drain()).await.is_err() {
+        tracing::warn!("the engine did not finish in time; it catches up at the next start");
+    }
+    door.leave();
+    if timeout(Duration::from_secs(2), door.all_gone()).await.is_err() {
+        tracing::warn!("some connections were cut");
+    }
+    let _ = std::fs::remove_file(control);
+}

@@ -1,0 +1,5 @@
+//! The `opkit` command.
+
+fn main() -> std::process::ExitCode {
+    opkit_server::run()
+}
