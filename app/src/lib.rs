@@ -1,5 +1,7 @@
 //! What people see: pages and components, rendered on the server and hydrated in the browser.
 #![recursion_limit = "256"]
+// The component macro writes `pub` structs of its own.
+#![allow(unreachable_pub)]
 
 pub mod api;
 pub mod format;
@@ -57,7 +59,7 @@ pub fn shell(options: LeptosOptions) -> impl IntoView {
 pub fn App() -> impl IntoView {
     provide_meta_context();
     view! {
-        <Title formatter=|text| if text.is_empty() { "Opkit".to_owned() } else { format!("{text} · Opkit") } />
+        <Title formatter=|text: String| if text.is_empty() { "Opkit".to_owned() } else { format!("{text} · Opkit") } />
         <IconSheet />
         <Router>
             <Routes fallback=pages::NotFound>

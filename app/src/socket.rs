@@ -65,6 +65,9 @@ struct Inner {
     open: RefCell<Option<Open>>,
     tries: Cell<u32>,
     over: Cell<bool>,
+    /// Nothing more is expected: a closed connection stays closed until somebody sends.
+    calm: Cell<bool>,
+    waiting: RefCell<Vec<Vec<u8>>>,
     retry: Cell<Option<TimeoutHandle>>,
     hidden_at: Cell<f64>,
     listeners: RefCell<Vec<WindowListenerHandle>>,
@@ -93,6 +96,8 @@ impl Socket {
             open: RefCell::new(None),
             tries: Cell::new(0),
             over: Cell::new(false),
+            calm: Cell::new(false),
+            waiting: RefCell::new(Vec::new()),
             retry: Cell::new(None),
             hidden_at: Cell::new(0.0),
             listeners: RefCell::new(Vec::new()),
@@ -102,13 +107,26 @@ impl Socket {
         Socket(inner)
     }
 
-    /// Sends bytes; lost when there is no connection, because the next one starts with its own question.
+    /// Sends bytes. Without a connection they are lost, because the next one starts with its own question;
+    /// but when nothing more is expected, the connection is opened for them.
     pub(crate) fn send(&self, bytes: &[u8]) {
-        if let Some(open) = self.0.open.borrow().as_ref()
-            && open.socket.ready_state() == WebSocket::OPEN
-        {
-            open.socket.send_with_u8_array(bytes).ok();
+        if self.is_open() {
+            if let Some(open) = self.0.open.borrow().as_ref() {
+                open.socket.send_with_u8_array(bytes).ok();
+            }
+        } else if self.0.calm.get() {
+            self.0.waiting.borrow_mut().push(bytes.to_vec());
+            self.again();
         }
+    }
+
+    /// Nothing more is expected.
+    pub(crate) fn calm(&self) {
+        self.0.calm.set(true);
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.open.borrow().as_ref().is_some_and(|open| open.socket.ready_state() == WebSocket::OPEN)
     }
 
     /// Tries again now.
@@ -183,6 +201,12 @@ fn connect(inner: &Rc<Inner>) {
     let opened = weak(inner, |inner| {
         inner.tries.set(0);
         inner.link.set(Link::Live);
+        let waiting = inner.waiting.take();
+        if let Some(open) = inner.open.borrow().as_ref() {
+            for bytes in waiting {
+                open.socket.send_with_u8_array(&bytes).ok();
+            }
+        }
     });
     let closed = weak(inner, lost);
     let weak_inner = Rc::downgrade(inner);
@@ -205,6 +229,9 @@ fn connect(inner: &Rc<Inner>) {
 
 /// Says so and tries again later: 0.5 s doubling to 15 s, each stretched or shortened by a quarter.
 fn lost(inner: &Rc<Inner>) {
+    if inner.calm.get() {
+        return;
+    }
     let tries = inner.tries.get();
     inner.tries.set(tries.saturating_add(1));
     let state = if tries >= 3 { Link::Stale } else { Link::Connecting };

@@ -54,7 +54,9 @@ fn execute(cli: Cli, criteria: Vec<opkit_domain::objective::Criterion>) -> anyho
                 machine::create_token(&client, &data, &args).await
             }
             Command::Repos { command: ReposCommand::Add(args) } => machine::add_repo(&client, &args).await,
-            Command::Repos { command: ReposCommand::List { json } } => machine::list_repos(&client, json).await,
+            Command::Repos { command: ReposCommand::List { json } } => {
+                machine::list_repos(&client, json).await
+            }
             Command::Doctor => machine::doctor(&client, &data).await,
             Command::StopAll => machine::stop_all(&client, &data).await,
             Command::Enable => machine::enable(&client, &data).await,

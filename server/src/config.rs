@@ -142,7 +142,10 @@ mod tests {
     #[test]
     fn public_urls() {
         let url = PublicUrl::parse("https://Opkit.Example.org/").unwrap();
-        assert_eq!((url.origin.as_str(), url.host.as_str()), ("https://opkit.example.org", "opkit.example.org"));
+        assert_eq!(
+            (url.origin.as_str(), url.host.as_str()),
+            ("https://opkit.example.org", "opkit.example.org")
+        );
         assert!(url.https);
         assert_eq!(PublicUrl::parse("http://box:8080").unwrap().origin, "http://box:8080");
         for wrong in ["opkit.example.org", "ftp://x", "https://a@b", "https://x/path", "https://x/?q", ""] {

@@ -28,9 +28,9 @@ use tokio::sync::watch;
 
 pub(crate) use control::{Peer, control_router, local_actor, mint};
 pub(crate) use fence::Hosts;
-pub use public::{RouteInfo, RouteKind, routes};
-pub(crate) use public::public_router;
 pub(crate) use password::{check_new, hash_now};
+pub(crate) use public::public_router;
+pub use public::{RouteInfo, RouteKind, routes};
 pub(crate) use session_door::session_router;
 pub(crate) use setup::SetupToken;
 pub(crate) use site::Site;
@@ -55,25 +55,25 @@ struct Shared {
 }
 
 impl Door {
-    /// Puts the pieces together; computes the hash that unknown names are checked against.
-    pub(crate) fn new(engine: Engine, site: Site, hosts: Hosts, owner: bool) -> anyhow::Result<Door> {
+    /// Puts the pieces together.
+    pub(crate) fn new(engine: Engine, site: Site, hosts: Hosts, owner: bool) -> Door {
         let options = LeptosOptions::builder()
             .output_name("frontend")
             .site_root(site.root())
             .site_pkg_dir(format!("pkg/{}", site.build_id()))
             .build();
-        Ok(Door(Arc::new(Shared {
+        Door(Arc::new(Shared {
             engine,
             site,
             options,
             hosts,
-            hasher: password::Hasher::new()?,
+            hasher: password::Hasher::new(),
             throttle: throttle::Throttle::default(),
             ended: login_store::EndedLogins::default(),
             setup: SetupToken::default(),
             owner: AtomicBool::new(owner),
             leaving: watch::Sender::new(false),
-        })))
+        }))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -123,7 +123,7 @@ impl Door {
         self.0.leaving.subscribe()
     }
 
-    /// Waits until everybody who listened for `leave` is gone: listeners and open sockets.
+    /// Waits until everybody who listened for `leave` has heard it and every socket is closed.
     pub(crate) async fn all_gone(&self) {
         self.0.leaving.closed().await;
     }

@@ -18,7 +18,9 @@ fn repository(folder: &Path) -> String {
     std::fs::write(path.join("README.md"), "hello\n").expect("a file");
     let who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"];
     for args in [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "first"]] {
-        assert!(Command::new("git").args(who).args(args).current_dir(&path).status().expect("git runs").success());
+        assert!(
+            Command::new("git").args(who).args(args).current_dir(&path).status().expect("git runs").success()
+        );
     }
     path.to_str().expect("UTF-8").to_owned()
 }
@@ -82,9 +84,31 @@ fn an_objective_round_trip() {
 
     let got = server.request("GET", &format!("/api/v1/objectives/{id}")).bearer(&token).send().json();
     for name in [
-        "id", "title", "brief", "goal", "type", "status", "sub_state", "attention", "attention_note", "criteria",
-        "review_round", "repo", "branch", "base", "base_commit", "head_commit", "priority", "parent", "agent",
-        "script", "hold", "labels", "version", "created_at", "updated_at",
+        "id",
+        "title",
+        "brief",
+        "goal",
+        "type",
+        "status",
+        "sub_state",
+        "attention",
+        "attention_note",
+        "criteria",
+        "review_round",
+        "repo",
+        "branch",
+        "base",
+        "base_commit",
+        "head_commit",
+        "priority",
+        "parent",
+        "agent",
+        "script",
+        "hold",
+        "labels",
+        "version",
+        "created_at",
+        "updated_at",
     ] {
         assert!(got.get(name).is_some(), "{name} in {got}");
     }
@@ -101,7 +125,8 @@ fn an_objective_round_trip() {
     let edited = server.request("PATCH", &path).bearer(&token).json(r#"{"title":"Say good day"}"#).send();
     assert_eq!((edited.status, &edited.json()["title"]), (200, &json!("Say good day")));
 
-    let jump = server.request("POST", &format!("{path}/move")).bearer(&token).json(r#"{"status":"done"}"#).send();
+    let jump =
+        server.request("POST", &format!("{path}/move")).bearer(&token).json(r#"{"status":"done"}"#).send();
     assert_eq!(jump.status, 409, "nothing reaches done without a pass: {}", jump.body);
 
     let events = server.request("GET", &format!("{path}/events")).bearer(&token).send().json();
@@ -116,7 +141,8 @@ fn an_objective_round_trip() {
 fn the_command_line_speaks_plainly() {
     let (server, _folder, _) = with_repository();
     let data = server.data.path();
-    let add = ["objective", "add", "--repo", "sample", "--type", "bug", "--title", "From the shell", "--hold"];
+    let add =
+        ["objective", "add", "--repo", "sample", "--type", "bug", "--title", "From the shell", "--hold"];
     let criteria = ["--criterion", "a", "--criterion", "b", "--check", "true"];
     let number = output_of(data, &[&add[..], &criteria[..]].concat(), "");
     let id: i64 = number.parse().expect("the number alone");
@@ -156,7 +182,11 @@ fn set_up_and_tokens_work_without_a_server() {
 #[test]
 fn the_owner_can_be_made_while_the_server_runs() {
     let server = Server::start();
-    output_of(server.data.path(), &["setup", "--owner", support::OWNER, "--password-stdin"], support::PASSWORD);
+    output_of(
+        server.data.path(),
+        &["setup", "--owner", support::OWNER, "--password-stdin"],
+        support::PASSWORD,
+    );
     server.cookie();
     assert_eq!(server.get("/").header("location"), "/login");
 }

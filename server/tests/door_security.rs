@@ -20,10 +20,11 @@ fn unsafe_method(route: &RouteInfo) -> bool {
 #[test]
 fn the_table_has_every_kind_of_route() {
     let routes = routes();
-    for kind in [RouteKind::Open, RouteKind::Rest, RouteKind::Socket] {
+    for kind in [RouteKind::Open, RouteKind::Rest, RouteKind::ServerFunction, RouteKind::Socket] {
         assert!(routes.iter().any(|route| route.kind == kind), "{kind:?}");
     }
-    let mut open: Vec<_> = routes.iter().filter(|r| r.kind == RouteKind::Open).map(|r| r.path.as_str()).collect();
+    let mut open: Vec<_> =
+        routes.iter().filter(|r| r.kind == RouteKind::Open).map(|r| r.path.as_str()).collect();
     open.sort_unstable();
     assert_eq!(open, ["/healthz", "/login", "/logout", "/pkg/{build}/{*path}", "/readyz", "/setup"]);
 }
@@ -44,7 +45,10 @@ fn nobody_gets_in_anywhere() {
         assert_eq!(answer.status, 303, "{page}");
         assert!(answer.header("location").starts_with("/login"), "{page}: {}", answer.header("location"));
     }
-    assert_eq!(server.get("/objective/1?tab=diff").header("location"), "/login?next=/objective/1%3Ftab%3Ddiff");
+    assert_eq!(
+        server.get("/objective/1?tab=diff").header("location"),
+        "/login?next=/objective/1%3Ftab%3Ddiff"
+    );
 }
 
 #[test]
@@ -60,7 +64,8 @@ fn another_sites_page_changes_nothing() {
             ("sec-fetch-site", "same-site"),
             ("x-nothing", "at all"),
         ] {
-            let request = server.request(&route.method, &filled(route)).header("cookie", &cookie).header(name, value);
+            let request =
+                server.request(&route.method, &filled(route)).header("cookie", &cookie).header(name, value);
             let request = if route.kind == RouteKind::Socket { request.upgrade() } else { request };
             let answer = request.send();
             assert_eq!(answer.status, 403, "{} {} with {name}: {value}", route.method, route.path);
@@ -154,6 +159,8 @@ fn a_login_ends_on_the_server() {
         server.request("POST", "/logout").header("cookie", &cookie).header("origin", &server.origin()).send();
     assert_eq!((out.status, out.header("location")), (303, "/login"));
     assert_eq!(read(), 401, "the old cookie opens nothing");
+    let nobody = server.request("POST", "/logout").header("origin", &server.origin()).send();
+    assert_eq!(nobody.status, 303);
 }
 
 #[test]

@@ -15,7 +15,6 @@ pub fn says(error: &ServerFnError) -> String {
         ServerFnError::ServerError(text) => text.clone(),
         ServerFnError::Request(_) => "The server did not answer. Check the connection and try again.".into(),
         ServerFnError::Registration(_)
-        | ServerFnError::UnsupportedRequestMethod(_)
         | ServerFnError::MiddlewareError(_)
         | ServerFnError::Deserialization(_)
         | ServerFnError::Serialization(_)

@@ -108,7 +108,7 @@ pub async fn context_text(session: SessionId) -> Result<String, ServerFnError> {
 
 /// Does what a person decided and says what happened.
 #[server(input = Json)]
-pub async fn act(id: ObjectiveId, act: Act) -> Result<String, ServerFnError> {
+pub async fn decide(id: ObjectiveId, act: Act) -> Result<String, ServerFnError> {
     use super::door::told;
     use opkit_domain::objective::Status;
     let (engine, actor) = super::door::open()?;
@@ -146,7 +146,7 @@ pub async fn create_objective(new: NewObjective, key: Option<String>) -> Result<
 
 /// Changes an objective.
 #[server(input = Json)]
-pub async fn edit_objective(id: ObjectiveId, edit: EditObjective) -> Result<(), ServerFnError> {
+pub async fn save_objective(id: ObjectiveId, edit: EditObjective) -> Result<(), ServerFnError> {
     let (engine, actor) = super::door::open()?;
     super::door::told(engine.edit(&actor, id, edit).await)?;
     Ok(())

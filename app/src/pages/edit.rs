@@ -10,7 +10,7 @@ use opkit_domain::view::{EditObjective, ObjectiveView};
 
 use super::fields::{self, Fields};
 use crate::api;
-use crate::api::objective::{edit_objective, objective_source};
+use crate::api::objective::{save_objective, objective_source};
 use crate::ui::icons::icon12;
 use crate::ui::parts::{answer_with, failed, field_error};
 
@@ -63,7 +63,7 @@ fn Form(view: ObjectiveView) -> impl IntoView {
         let edit = before.with_value(|before| changes(fields, before, version));
         let navigate = navigate.clone();
         spawn_local(async move {
-            match edit_objective(id, edit).await {
+            match save_objective(id, edit).await {
                 Ok(()) => navigate(&format!("/objective/{id}"), NavigateOptions::default()),
                 Err(error) => refused.set(Some(api::says(&error))),
             }

@@ -101,8 +101,11 @@ fn link(path: &'static str, symbol: &'static str, label: &'static str, end: AnyV
     let place = use_location().pathname;
     let here = Memo::new(move |_| {
         let now = place.get();
-        if path == "/" { now == "/" || now.starts_with("/objective") || now == "/new" } else { now.starts_with(path) }
-            || (path == "/terminals" && now.starts_with("/session"))
+        match path {
+            "/" => now == "/" || now.starts_with("/objective"),
+            "/terminals" => now == path || now.starts_with("/session"),
+            _ => now.starts_with(path),
+        }
     });
     view! {
         <a href=path aria-current=move || here.get().then_some("page") title=label>

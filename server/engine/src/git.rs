@@ -45,6 +45,7 @@ const HARDENED: &[&str] = &[
     "-c", "gc.auto=0",
     "-c", "maintenance.auto=false",
     "-c", "protocol.ext.allow=never",
+    "-c", "protocol.file.allow=always",
     "-c", "transfer.fsckObjects=true",
     "-c", "fetch.fsckObjects=true",
     "-c", "receive.denyCurrentBranch=updateInstead",
@@ -115,7 +116,7 @@ impl Git {
         command.env("PATH", crate::programs::PATH).env("LANG", "C.UTF-8").env("HOME", "/nonexistent");
         command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_CONFIG_NOSYSTEM", "1");
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_OPTIONAL_LOCKS", "0");
-        command.env("GIT_PROTOCOL_FROM_USER", "0").env("GIT_ASKPASS", "/bin/false");
+        command.env("GIT_ASKPASS", "/bin/false");
         command.args(HARDENED).args(args);
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         match stdout {

@@ -207,14 +207,15 @@ pub(crate) fn main(args: &[&str]) -> ExitCode {
 
 /// None: answered on standard output (or nothing to say). Some: a sentence for the agent, with status 2.
 fn answer(args: &[String]) -> anyhow::Result<Option<String>> {
+    // Read to its end before anything can fail: a caller that writes to a closed pipe may fail open.
+    let mut text = Vec::new();
+    io::stdin().take(64 << 20).read_to_end(&mut text)?;
     let post = args.first().is_some_and(|arg| arg == "--post");
     let policy_path = match args.get(usize::from(post)) {
         Some(path) => PathBuf::from(path),
         None => std::env::var_os("OPKIT_POLICY").context("OPKIT_POLICY names no policy")?.into(),
     };
     let policy = read_policy(&policy_path)?;
-    let mut text = Vec::new();
-    io::stdin().take(64 << 20).read_to_end(&mut text)?;
     let input: HookInput<'_> = serde_json::from_slice(&text).context("the call is not valid JSON")?;
     if post {
         return Ok(explain(&policy, &input));

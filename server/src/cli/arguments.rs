@@ -280,8 +280,19 @@ pub(super) struct AddArgs {
 /// `opkit approve 42` is `opkit objective approve 42`.
 pub(super) fn with_short_forms(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     const SHORT: [&str; 13] = [
-        "move", "approve", "reject", "answer", "review", "reopen", "integrate", "message", "cancel", "watch",
-        "resume", "restore", "show",
+        "move",
+        "approve",
+        "reject",
+        "answer",
+        "review",
+        "reopen",
+        "integrate",
+        "message",
+        "cancel",
+        "watch",
+        "resume",
+        "restore",
+        "show",
     ];
     let mut args: Vec<OsString> = args.collect();
     if args.get(1).and_then(|word| word.to_str()).is_some_and(|word| SHORT.contains(&word)) {
@@ -292,7 +303,8 @@ pub(super) fn with_short_forms(args: impl Iterator<Item = OsString>) -> Vec<OsSt
 
 /// Pairs each `--check` with the `--criterion` before it; the error is a sentence.
 pub(super) fn criteria(matches: &ArgMatches) -> Result<Vec<Criterion>, String> {
-    let add = matches.subcommand_matches("objective").and_then(|objective| objective.subcommand_matches("add"));
+    let add =
+        matches.subcommand_matches("objective").and_then(|objective| objective.subcommand_matches("add"));
     let Some(add) = add else { return Ok(Vec::new()) };
     let with_place = |name: &str| -> Vec<(usize, String)> {
         let places = add.indices_of(name).into_iter().flatten();
@@ -304,10 +316,14 @@ pub(super) fn criteria(matches: &ArgMatches) -> Result<Vec<Criterion>, String> {
     for (place, check) in with_place("check") {
         let before = texts.iter().rposition(|(at, _)| *at < place);
         let Some(criterion) = before.and_then(|at| list.get_mut(at)) else {
-            return Err("--check stands before any --criterion. Write it after the criterion it belongs to".into());
+            return Err(
+                "--check stands before any --criterion. Write it after the criterion it belongs to".into()
+            );
         };
         if criterion.check.replace(check).is_some() {
-            return Err("two --check follow one --criterion. Join them with && or write a criterion for each".into());
+            return Err(
+                "two --check follow one --criterion. Join them with && or write a criterion for each".into(),
+            );
         }
     }
     Ok(list)
@@ -332,7 +348,8 @@ mod tests {
 
     #[test]
     fn each_check_belongs_to_the_criterion_before_it() {
-        let line = ["--criterion", "a", "--criterion", "b", "--check", "true", "--criterion", "c", "--check=false"];
+        let line =
+            ["--criterion", "a", "--criterion", "b", "--check", "true", "--criterion", "c", "--check=false"];
         let list = criteria(&parse(&[&ADD[..], &line[..]].concat()).unwrap()).unwrap();
         let pairs: Vec<_> = list.iter().map(|c| (c.text.as_str(), c.check.as_deref())).collect();
         assert_eq!(pairs, [("a", None), ("b", Some("true")), ("c", Some("false"))]);

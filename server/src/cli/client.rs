@@ -53,7 +53,12 @@ impl Client {
     }
 
     /// Calls and expects a server.
-    pub(super) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
+    pub(super) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> anyhow::Result<Value> {
         match self.try_call(method, path, body).await? {
             Reached::Yes(value) => Ok(value),
             Reached::NoServer => Err(self.no_server()),
@@ -108,7 +113,9 @@ impl Client {
         };
         let answer = match &self.way {
             Way::Socket(socket) => match UnixStream::connect(socket).await {
-                Ok(stream) => send(stream, request.header(header::HOST, "localhost").body(Full::new(bytes))?).await,
+                Ok(stream) => {
+                    send(stream, request.header(header::HOST, "localhost").body(Full::new(bytes))?).await
+                }
                 Err(error) => return no_connection(&error, socket).map(|()| None),
             },
             Way::Remote { address, token } => {

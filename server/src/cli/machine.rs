@@ -29,7 +29,10 @@ fn me() -> opkit_domain::access::Actor {
 /// `setup --owner NAME --password-stdin`
 pub(super) async fn set_up(client: &Client, data: &Path, args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let mut text = String::new();
-    std::io::stdin().take(4096).read_to_string(&mut text).context("the password on standard input is not text")?;
+    std::io::stdin()
+        .take(4096)
+        .read_to_string(&mut text)
+        .context("the password on standard input is not text")?;
     let password = text.lines().next().unwrap_or_default();
     if let Err((_, sentence)) = check_new(&args.owner, password) {
         bail!("{}", sentence.trim_end_matches('.'));
@@ -58,7 +61,9 @@ pub(super) async fn add_repo(client: &Client, args: &RepoArgs) -> anyhow::Result
     // The server's working directory is not ours: a path that exists here is meant from here.
     let source = match std::fs::canonicalize(&args.path) {
         Ok(path) => path.to_str().context("the path of the repository is not UTF-8")?.to_owned(),
-        Err(_) if !args.path.contains(':') => crate::config::absolute(Path::new(&args.path))?.display().to_string(),
+        Err(_) if !args.path.contains(':') => {
+            crate::config::absolute(Path::new(&args.path))?.display().to_string()
+        }
         Err(_) => args.path.clone(),
     };
     let body = json!({
@@ -94,7 +99,9 @@ fn text(value: &Value) -> &str {
 /// `doctor`: one line for each check; exit 1 if one fails.
 pub(super) async fn doctor(client: &Client, data: &Path) -> anyhow::Result<ExitCode> {
     let checks: Vec<(bool, String)> = match client.try_call(Method::GET, "/control/v1/doctor", None).await? {
-        Reached::Yes(answer) => serde_json::from_value(answer).context("the server's answer is not understood")?,
+        Reached::Yes(answer) => {
+            serde_json::from_value(answer).context("the server's answer is not understood")?
+        }
         Reached::NoServer => match open(data).await {
             Ok(engine) => engine.doctor().await,
             Err(error) => vec![(false, format!("{error:#}"))],

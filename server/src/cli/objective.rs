@@ -35,7 +35,9 @@ pub(super) async fn run(
         }
         ObjectiveCommand::Answer { id, text } => decide(client, id, "answer", json!({"text": text})).await?,
         ObjectiveCommand::Review { id } => decide(client, id, "review", json!({})).await?,
-        ObjectiveCommand::Reopen { id, reason } => decide(client, id, "reopen", json!({"reason": reason})).await?,
+        ObjectiveCommand::Reopen { id, reason } => {
+            decide(client, id, "reopen", json!({"reason": reason})).await?
+        }
         ObjectiveCommand::Cancel { id } => decide(client, id, "cancel", json!({})).await?,
         ObjectiveCommand::Resume { id } => decide(client, id, "resume", json!({})).await?,
         ObjectiveCommand::Restore { id } => decide(client, id, "restore", json!({})).await?,

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use opkit_engine::Engine;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing_subscriber::EnvFilter;
 
@@ -51,8 +52,29 @@ fn start_logging() {
         .init();
 }
 
+/// What runs once the server has started.
+struct Running {
+    engine: Engine,
+    door: Door,
+    control: PathBuf,
+    listeners: Listeners,
+}
+
+type Listeners = JoinSet<std::io::Result<()>>;
+
 async fn serve(settings: Settings) -> anyhow::Result<()> {
     let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let running = tokio::select! {
+        running = start(settings) => running?,
+        () = wait(&mut signals) => return Ok(()),
+    };
+    wait(&mut signals).await;
+    tracing::info!("the server leaves; sessions go on");
+    leave(running).await;
+    Ok(())
+}
+
+async fn start(settings: Settings) -> anyhow::Result<Running> {
     let site = Site::find(settings.site)?;
     let engine = Engine::open(config::engine(&settings.data, site.build_id())?).await?;
     let owner = engine.has_owner().await?;
@@ -62,24 +84,22 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
              `opkit setup --owner NAME --password-stdin`"
         );
     }
-    let mut listeners = Vec::new();
+    let mut sockets = Vec::new();
     for address in &settings.listen {
-        listeners.push(bind(*address).await?);
+        sockets.push(bind(*address).await?);
     }
-    let door = Door::new(engine.clone(), site, Hosts::new(settings.public), owner)?;
-    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
-    open_session_door(&engine, &door).await?;
-    let control = open_control_socket(&engine, &door)?;
-    for listener in listeners {
+    let addresses = sockets.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+    let door = Door::new(engine.clone(), site, Hosts::new(settings.public), owner);
+    let mut listeners = Listeners::new();
+    open_session_door(&engine, &door, &mut listeners).await?;
+    let control = open_control_socket(&engine, &door, &mut listeners)?;
+    for socket in sockets {
         let app = public_router(door.clone()).into_make_service_with_connect_info::<SocketAddr>();
-        run_until_leaving(axum::serve(listener, app).with_graceful_shutdown(left(&door)).into_future());
+        listeners.spawn(axum::serve(socket, app).with_graceful_shutdown(left(&door)).into_future());
     }
     engine.start();
     announce(&door, &addresses);
-    wait(&mut signals).await;
-    tracing::info!("the server leaves; sessions go on");
-    leave(&engine, &door, &control).await;
-    Ok(())
+    Ok(Running { engine, door, control, listeners })
 }
 
 /// Resolves when the server is about to leave.
@@ -88,14 +108,6 @@ fn left(door: &Door) -> impl Future<Output = ()> + Send + 'static {
     async move {
         let _ = leaving.wait_for(|leaving| *leaving).await;
     }
-}
-
-fn run_until_leaving(server: impl Future<Output = std::io::Result<()>> + Send + 'static) {
-    tokio::spawn(async move {
-        if let Err(error) = server.await {
-            tracing::error!(%error, "a listener ended");
-        }
-    });
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -108,15 +120,15 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     }
 }
 
-async fn open_session_door(engine: &Engine, door: &Door) -> anyhow::Result<()> {
+async fn open_session_door(engine: &Engine, door: &Door, listeners: &mut Listeners) -> anyhow::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no port for the session door")?;
     engine.publish_session_door(listener.local_addr()?)?;
     let app = session_router(door.clone());
-    run_until_leaving(axum::serve(listener, app).with_graceful_shutdown(left(door)).into_future());
+    listeners.spawn(axum::serve(listener, app).with_graceful_shutdown(left(door)).into_future());
     Ok(())
 }
 
-fn open_control_socket(engine: &Engine, door: &Door) -> anyhow::Result<PathBuf> {
+fn open_control_socket(engine: &Engine, door: &Door, listeners: &mut Listeners) -> anyhow::Result<PathBuf> {
     let path = engine.run_dir().join("control.sock");
     // We hold the lock on the data directory: whoever made this one is gone.
     match std::fs::remove_file(&path) {
@@ -128,7 +140,7 @@ fn open_control_socket(engine: &Engine, door: &Door) -> anyhow::Result<PathBuf> 
     let listener = UnixListener::bind(&path).with_context(|| format!("{} cannot be made", path.display()))?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     let app = control_router(door.clone()).into_make_service_with_connect_info::<Peer>();
-    run_until_leaving(axum::serve(listener, app).with_graceful_shutdown(left(door)).into_future());
+    listeners.spawn(axum::serve(listener, app).with_graceful_shutdown(left(door)).into_future());
     Ok(path)
 }
 
@@ -149,13 +161,17 @@ async fn wait(signals: &mut (Signal, Signal)) {
 }
 
 /// At most four seconds, whatever hangs.
-async fn leave(engine: &Engine, door: &Door, control: &Path) {
-    if timeout(Duration::from_secs(2), engine.drain()).await.is_err() {
+async fn leave(mut running: Running) {
+    if timeout(Duration::from_secs(2), running.engine.drain()).await.is_err() {
         tracing::warn!("the engine did not finish in time; it catches up at the next start");
     }
-    door.leave();
-    if timeout(Duration::from_secs(2), door.all_gone()).await.is_err() {
+    running.door.leave();
+    let closed = async {
+        running.door.all_gone().await;
+        while running.listeners.join_next().await.is_some() {}
+    };
+    if timeout(Duration::from_secs(2), closed).await.is_err() {
         tracing::warn!("some connections were cut");
     }
-    let _ = std::fs::remove_file(control);
+    let _ = std::fs::remove_file(&running.control);
 }

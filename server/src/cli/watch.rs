@@ -68,6 +68,7 @@ fn line(event: &Value) -> Option<String> {
         return None;
     }
     let reason = plain(event["reason"].as_str().unwrap_or_default());
-    let from = if event["from"].is_null() { String::new() } else { format!("{} → ", label(&event["from"])) };
+    let from =
+        if event["from"].is_null() { String::new() } else { format!("{} → ", label(&event["from"])) };
     Some(format!("{from}{}  {reason}", label(&event["to"])).trim_end().to_owned())
 }

@@ -36,6 +36,7 @@ pub(crate) fn control_router(door: Door) -> Router {
     with(with(Router::new(), own_routes()), rest::routes())
         .fallback(rest::nothing_here)
         .layer(from_fn(admit))
+        .layer(from_fn(fence::limit_body))
         .layer(from_fn(fence::log_access))
         .with_state(door)
 }
@@ -57,8 +58,11 @@ async fn admit(ConnectInfo(peer): ConnectInfo<Peer>, mut request: Request, next:
             request.extensions_mut().insert(Identity::by_other_means(local_actor(uid)));
             next.run(request).await
         }
-        _ => Problem::new(StatusCode::FORBIDDEN, "Only the server's own user and root may use its control socket.")
-            .into_response(),
+        _ => Problem::new(
+            StatusCode::FORBIDDEN,
+            "Only the server's own user and root may use its control socket.",
+        )
+        .into_response(),
     }
 }
 

@@ -99,8 +99,11 @@ pub(super) async fn check_origin(State(door): State<Door>, request: Request, nex
     if (safe && !upgrade) || by_token || from_own_page(&door, headers) {
         return next.run(request).await;
     }
-    Problem::new(StatusCode::FORBIDDEN, "This request comes from another site. Use the page itself, or a token.")
-        .into_response()
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "This request comes from another site. Use the page itself, or a token.",
+    )
+    .into_response()
 }
 
 fn from_own_page(door: &Door, headers: &HeaderMap) -> bool {
@@ -117,7 +120,8 @@ fn from_own_page(door: &Door, headers: &HeaderMap) -> bool {
 
 /// Bounds the body, whoever reads it.
 pub(super) async fn limit_body(request: Request, next: Next) -> Response {
-    let announced = text(request.headers(), header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
+    let announced =
+        text(request.headers(), header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     if announced.is_some_and(|length| length > LARGEST_BODY as u64) {
         return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is larger than 1 MiB.").into_response();
     }
@@ -125,7 +129,8 @@ pub(super) async fn limit_body(request: Request, next: Next) -> Response {
 }
 
 /// Gives the request its nonce and every answer its headers.
-pub(super) async fn set_headers(mut request: Request, next: Next) -> Response {
+pub(super) async fn set_headers(State(door): State<Door>, mut request: Request, next: Next) -> Response {
+    let api = request.uri().path().starts_with("/api/");
     let nonce = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(rand::random::<[u8; 16]>());
     request.extensions_mut().insert(CspNonce(nonce.clone()));
     let mut response = next.run(request).await;
@@ -141,6 +146,10 @@ pub(super) async fn set_headers(mut request: Request, next: Next) -> Response {
         ("permissions-policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()"),
     ] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    // A page of another build learns from any call that it is old.
+    if let (true, Ok(build)) = (api, HeaderValue::from_str(door.site().build_id())) {
+        headers.insert(HeaderName::from_static("x-opkit-build"), build);
     }
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -176,11 +185,15 @@ mod tests {
         for good in ["localhost", "LOCALHOST:3000", "127.0.0.1:1", "[::1]", "[::1]:80"] {
             assert!(plain.knows(good), "{good}");
         }
-        for bad in ["", "evil.example", "localhost.evil.example", "127.0.0.1:x", "[::1", "127.0.0.1.nip.io:80"] {
+        for bad in
+            ["", "evil.example", "localhost.evil.example", "127.0.0.1:x", "[::1", "127.0.0.1.nip.io:80"]
+        {
             assert!(!plain.knows(bad), "{bad}");
         }
         let public = Hosts::new(Some(PublicUrl::parse("https://box.example").unwrap()));
-        assert!(public.knows("Box.example") && public.knows("box.example:8443") && public.knows("localhost:3000"));
+        assert!(
+            public.knows("Box.example") && public.knows("box.example:8443") && public.knows("localhost:3000")
+        );
     }
 
     #[test]

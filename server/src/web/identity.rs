@@ -111,7 +111,9 @@ impl Credential {
         let scripts = path.starts_with("/api/v1/") || path.starts_with("/ws/");
         match fence::bearer(request.headers()).filter(|_| scripts) {
             Some(token) => Credential::Token(token_hash(token)),
-            None => request.extensions().get::<Session>().cloned().map_or(Credential::None, Credential::Cookie),
+            None => {
+                request.extensions().get::<Session>().cloned().map_or(Credential::None, Credential::Cookie)
+            }
         }
     }
 }
@@ -122,9 +124,7 @@ async fn look_up(door: &Door, credential: Credential) -> Result<Identity, Proble
         Credential::Cookie(session) => by_cookie(door, &session).await,
         Credential::Token(hash) => match door.engine().token(&hash).await? {
             Some(actor) => Ok(Identity::by_other_means(actor)),
-            None => {
-                Err(Problem::new(StatusCode::UNAUTHORIZED, "This token is unknown, expired or revoked."))
-            }
+            None => Err(Problem::new(StatusCode::UNAUTHORIZED, "This token is unknown, expired or revoked.")),
         },
     }
 }
@@ -168,7 +168,8 @@ pub(super) fn own_path(next: &str) -> &str {
     let plain = next.len() <= 2000 && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let own = next.starts_with('/') && !next.starts_with("//");
     // The login page itself would be a loop.
-    let loops = ["/login", "/logout", "/setup"].iter().any(|door| next.split(['?', '#']).next() == Some(door));
+    let loops =
+        ["/login", "/logout", "/setup"].iter().any(|door| next.split(['?', '#']).next() == Some(door));
     if plain && own && !loops { next } else { "/" }
 }
 
@@ -195,7 +196,15 @@ mod tests {
         for good in ["/", "/objectives/42?tab=diff", "/board?text=a%20b"] {
             assert_eq!(own_path(good), good);
         }
-        let bad = ["", "//evil.example", "https://evil.example", "/\\evil.example", "/\t/evil", "/a\nb", "/login?x"];
+        let bad = [
+            "",
+            "//evil.example",
+            "https://evil.example",
+            "/\\evil.example",
+            "/\t/evil",
+            "/a\nb",
+            "/login?x",
+        ];
         for bad in bad {
             assert_eq!(own_path(bad), "/", "{bad:?}");
         }

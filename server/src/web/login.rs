@@ -39,7 +39,10 @@ pub(super) struct SetupForm {
 }
 
 fn busy(_: Busy) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Too many people log in at this moment. Try again in a minute.")
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Too many people log in at this moment. Try again in a minute.",
+    )
 }
 
 fn back_to_login(error: &str, next: &str) -> Response {
@@ -95,7 +98,11 @@ async fn open(door: &Door, session: &Session, user: &UserRow, action: &str) -> R
 
 /// `POST /logout`: the login is deleted on the server and its sockets close.
 pub(super) async fn log_out(session: Session) -> Result<Redirect, Problem> {
-    session.flush().await.map_err(|error| Problem::fault(&error))?;
+    let fault = |error: tower_sessions::session::Error| Problem::fault(&error);
+    // A cookie that belongs to nobody is only taken back.
+    if session.get::<i64>(USER).await.map_err(fault)?.is_some() {
+        session.flush().await.map_err(fault)?;
+    }
     Ok(Redirect::to("/login"))
 }
 

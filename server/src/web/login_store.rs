@@ -108,7 +108,8 @@ impl SessionStore for LoginStore {
         let Some(text) = self.0.engine().login_load(&key, now_ms()).await.map_err(backend)? else {
             return Ok(None);
         };
-        let mut value: Value = serde_json::from_str(&text).map_err(|error| Error::Decode(error.to_string()))?;
+        let mut value: Value =
+            serde_json::from_str(&text).map_err(|error| Error::Decode(error.to_string()))?;
         let expires = value["expires"].as_i64().unwrap_or(0);
         if expires <= now_ms() {
             return Ok(None);

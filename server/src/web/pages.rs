@@ -2,10 +2,10 @@
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::{FromRef, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use axum::extract::{Request, State, FromRef};
 use leptos::config::LeptosOptions;
 use leptos::context::{provide_context, use_context};
 use leptos::nonce::Nonce;
@@ -20,7 +20,9 @@ use super::identity::Identity;
 /// Adds every page and server function.
 pub(super) fn add(router: Router<Door>, door: &Door) -> Router<Door> {
     let options = LeptosOptions::from_ref(door);
-    router.leptos_routes_with_context(door, generate_route_list(App), context(door), move || shell(options.clone()))
+    router.leptos_routes_with_context(door, generate_route_list(App), context(door), move || {
+        shell(options.clone())
+    })
 }
 
 /// What pages and server functions find in their context.

@@ -1,11 +1,11 @@
 //! Password hashes: argon2id off the runtime, two at a time, with a short queue.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::anyhow;
+use argon2::Argon2;
 use argon2::password_hash::rand_core::OsRng;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
-use argon2::Argon2;
 use tokio::sync::Semaphore;
 
 /// Longer ones, in bytes, are refused before anything is computed.
@@ -21,8 +21,8 @@ pub(crate) struct Hasher {
     running: Arc<Semaphore>,
     /// Running and waiting together. More than that is refused at once.
     admitted: Arc<Semaphore>,
-    /// Checked for unknown names, so that they take as long as known ones.
-    dummy: String,
+    /// Checked for unknown names, so that they take as long as known ones. Made beside the start, not before it.
+    dummy: Arc<OnceLock<String>>,
 }
 
 /// Too many wait already.
@@ -30,20 +30,24 @@ pub(crate) struct Hasher {
 pub(crate) struct Busy;
 
 impl Hasher {
-    pub(crate) fn new() -> anyhow::Result<Hasher> {
-        let dummy = hash_now(&hex::encode(rand::random::<[u8; 16]>()))?;
-        Ok(Hasher { running: Arc::new(Semaphore::new(2)), admitted: Arc::new(Semaphore::new(22)), dummy })
+    pub(crate) fn new() -> Hasher {
+        let dummy = Arc::new(OnceLock::new());
+        let early = dummy.clone();
+        std::thread::spawn(move || early.get_or_init(dummy_hash).len());
+        Hasher { running: Arc::new(Semaphore::new(2)), admitted: Arc::new(Semaphore::new(22)), dummy }
     }
 
     /// Whether `password` belongs to `hash`; without a hash the answer is no, after the same work.
     pub(crate) async fn verify(&self, password: String, hash: Option<String>) -> Result<bool, Busy> {
         let known = hash.is_some();
-        let hash = hash.unwrap_or_else(|| self.dummy.clone());
+        let dummy = self.dummy.clone();
         let fits = self
             .off_the_runtime(move || {
+                let hash = hash.unwrap_or_else(|| dummy.get_or_init(dummy_hash).clone());
                 password.len() <= LONGEST
-                    && PasswordHash::new(&hash)
-                        .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
+                    && PasswordHash::new(&hash).is_ok_and(|hash| {
+                        Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()
+                    })
             })
             .await?;
         Ok(fits && known)
@@ -68,6 +72,10 @@ impl Hasher {
         .await
         .map_err(|_| Busy)
     }
+}
+
+fn dummy_hash() -> String {
+    hash_now(&hex::encode(rand::random::<[u8; 16]>())).unwrap_or_default()
 }
 
 /// Hashes on this thread; for the command line and for start-up.
@@ -102,7 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_hash_fits_its_password_only() {
-        let hasher = Hasher::new().unwrap();
+        let hasher = Hasher::new();
         let hash = hasher.hash("correct horse".into()).await.unwrap().unwrap();
         assert!(hash.starts_with("$argon2id$"));
         assert!(hasher.verify("correct horse".into(), Some(hash.clone())).await.unwrap());

@@ -3,9 +3,10 @@
 use axum::http::Method;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get, post};
-use axum::{Router, http::StatusCode, extract::State};
+use axum::{Router, extract::State, http::StatusCode};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate};
 use tower_sessions::cookie::SameSite;
 use tower_sessions::{Expiry, SessionManagerLayer};
 
@@ -99,7 +100,9 @@ pub(super) fn with(router: Router<Door>, routes: Vec<Route>) -> Router<Door> {
 /// Everything that people and scripts reach over TCP.
 pub(crate) fn public_router(door: Door) -> Router {
     let router = with(with(Router::new(), own_routes()), rest::routes());
-    let fastest = CompressionLayer::new().quality(CompressionLevel::Fastest);
+    // A release has its wasm packed beside it; a large unpacked one of a developer is not worth the wait.
+    let packs = DefaultPredicate::new().and(NotForContentType::const_new("application/wasm"));
+    let packed = CompressionLayer::new().quality(CompressionLevel::Precise(4)).compress_when(packs);
     pages::add(router, &door)
         .route("/api/{*rest}", axum::routing::any(rest::nothing_here))
         .fallback(pages::not_found)
@@ -110,9 +113,9 @@ pub(crate) fn public_router(door: Door) -> Router {
         .layer(from_fn_with_state(door.clone(), fence::check_origin))
         .layer(from_fn_with_state(door.clone(), fence::check_host))
         .layer(from_fn(fence::limit_body))
-        .layer(fastest)
+        .layer(packed)
         .layer(from_fn(fence::log_access))
-        .layer(from_fn(fence::set_headers))
+        .layer(from_fn_with_state(door.clone(), fence::set_headers))
         .with_state(door)
 }
 

@@ -5,15 +5,15 @@ mod json;
 mod objectives;
 mod sessions;
 
+use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::handler::Handler;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use axum::body::Bytes;
-use axum::handler::Handler;
 use opkit_domain::ids::{ObjectiveId, SessionId};
 use serde::de::DeserializeOwned;
 
@@ -55,7 +55,8 @@ async fn refuse_unknown(params: &'static [&'static str], request: Request, next:
         if !params.contains(&name.as_str()) {
             let name: String = name.chars().take(40).collect();
             let known = if params.is_empty() { "none".to_owned() } else { params.join(", ") };
-            return Problem::bad(format!("Unknown query parameter “{name}”. Known here: {known}.")).into_response();
+            return Problem::bad(format!("Unknown query parameter “{name}”. Known here: {known}."))
+                .into_response();
         }
     }
     next.run(request).await
@@ -63,7 +64,10 @@ async fn refuse_unknown(params: &'static [&'static str], request: Request, next:
 
 /// The rest of `/api`.
 pub(super) async fn nothing_here() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "There is nothing at this address. The API begins at /api/v1/objectives.")
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "There is nothing at this address. The API begins at /api/v1/objectives.",
+    )
 }
 
 /// Query parameters as a struct.
@@ -91,7 +95,8 @@ impl<T: DeserializeOwned> FromRequest<Door> for Input<T> {
 
     async fn from_request(request: Request, door: &Door) -> Result<Input<T>, Problem> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let json = kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("application/json"));
+        let json =
+            kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("application/json"));
         let bytes = Bytes::from_request(request, door).await.map_err(|error: BytesRejection| {
             Problem::new(error.status(), "The body cannot be read, or is larger than 1 MiB.")
         })?;

@@ -1,12 +1,12 @@
 //! The session door: what an agent's session may say and ask, with its own token and nothing else.
 
+use axum::Json;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::Json;
 use opkit_engine::SessionCall;
 use serde::Deserialize;
 use serde_json::Value;
@@ -36,7 +36,8 @@ pub(crate) fn session_router(door: Door) -> Router {
 async fn no_browsers(request: Request, next: Next) -> Response {
     let headers = request.headers();
     if headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site") {
-        return Problem::new(StatusCode::FORBIDDEN, "This door is for sessions, not for pages.").into_response();
+        return Problem::new(StatusCode::FORBIDDEN, "This door is for sessions, not for pages.")
+            .into_response();
     }
     next.run(request).await
 }
@@ -46,8 +47,9 @@ async fn nothing_here() -> Problem {
 }
 
 async fn call(door: &Door, headers: &HeaderMap, call: SessionCall) -> Answer {
-    let token = fence::bearer(headers)
-        .ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "Send the session's token as a bearer token."))?;
+    let token = fence::bearer(headers).ok_or_else(|| {
+        Problem::new(StatusCode::UNAUTHORIZED, "Send the session's token as a bearer token.")
+    })?;
     Ok(Json(door.engine().session_call(token, call).await?))
 }
 

@@ -43,7 +43,9 @@ impl Site {
     }
 
     fn in_folder(folder: PathBuf) -> anyhow::Result<Site> {
-        let what = || format!("{} is not a site. Run `cargo xtask build` and name its dist folder", folder.display());
+        let what = || {
+            format!("{} is not a site. Run `cargo xtask build` and name its dist folder", folder.display())
+        };
         let build_id = std::fs::read_to_string(folder.join("build-id")).with_context(what)?.trim().to_owned();
         let mut root_files = HashSet::new();
         for entry in std::fs::read_dir(&folder).with_context(what)? {
@@ -119,10 +121,12 @@ fn served(mut names: HashSet<String>) -> HashSet<String> {
 }
 
 fn takes_brotli(headers: &HeaderMap) -> bool {
-    let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let accepted =
+        headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accepted.split(',').any(|one| {
         let mut parts = one.split(';').map(str::trim);
-        parts.next() == Some("br") && !parts.any(|weight| matches!(weight, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+        parts.next() == Some("br")
+            && !parts.any(|weight| matches!(weight, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
     })
 }
 
@@ -149,7 +153,8 @@ pub(super) async fn bundle(
             return response;
         }
     }
-    let mut response = (StatusCode::NOT_FOUND, "This file belongs to another build. Reload the page.").into_response();
+    let mut response =
+        (StatusCode::NOT_FOUND, "This file belongs to another build. Reload the page.").into_response();
     if let Ok(current) = HeaderValue::from_str(site.build_id()) {
         response.headers_mut().insert(HeaderName::from_static("x-opkit-build"), current);
     }

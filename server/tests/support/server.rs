@@ -93,8 +93,13 @@ impl Server {
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, lines) = channel();
         std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut server =
-            Server { data, address: SocketAddr::from(([127, 0, 0, 1], 0)), child, lines, reported: Vec::new() };
+        let mut server = Server {
+            data,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            child,
+            lines,
+            reported: Vec::new(),
+        };
         let address = server.line("listening on http://");
         server.address = address.parse().expect("an address");
         server
@@ -183,7 +188,13 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn new(address: SocketAddr, method: &str, path: &str) -> Request {
-        Request { address, method: method.into(), path: path.into(), headers: Vec::new(), body: String::new() }
+        Request {
+            address,
+            method: method.into(),
+            path: path.into(),
+            headers: Vec::new(),
+            body: String::new(),
+        }
     }
 
     pub(crate) fn header(mut self, name: &str, value: &str) -> Request {

@@ -6,7 +6,7 @@ use opkit_domain::objective::{Attention, Integration, Status};
 use opkit_domain::view::CardView;
 
 use super::Page;
-use crate::api::objective::{Act, act};
+use crate::api::objective::{Act, decide};
 use crate::ui::dialog::Confirm;
 use crate::ui::icons::{drawn, icon, icon14, status_mark};
 use crate::ui::parts::value;
@@ -34,7 +34,7 @@ impl Desk {
         self.busy.set(true);
         let id = self.page.id;
         spawn_local(async move {
-            match act(id, what).await {
+            match decide(id, what).await {
                 Ok(message) => {
                     self.toasts.good(message);
                     if let Some(text) = clear {

@@ -6,6 +6,8 @@ mod lists;
 mod overview;
 mod steps;
 
+pub(crate) use lists::outcome;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -234,7 +236,7 @@ fn tab_row(page: Page, tab: Memo<&'static str>) -> AnyView {
             };
             let is_here = move || tab.get() == *word;
             view! {
-                <a href=href aria-current=move || is_here().then_some("page") data-tab=*word attr:noscroll="">
+                <a href=href aria-current=move || is_here().then_some("page") data-tab=*word>
                     {*label}
                     {move || count(word).map(|n| view! { <span class="count">{n.to_string()}</span> })}
                 </a>

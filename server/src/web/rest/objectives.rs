@@ -100,8 +100,8 @@ async fn edit(
     if body.get("status").is_some() {
         return Err(Problem::bad("Moves have their own door: POST …/move."));
     }
-    let edit: EditObjective =
-        serde_json::from_value(body).map_err(|error| Problem::bad(format!("The body is not right: {error}.")))?;
+    let edit: EditObjective = serde_json::from_value(body)
+        .map_err(|error| Problem::bad(format!("The body is not right: {error}.")))?;
     door.engine().edit(&actor, id, edit).await?;
     Ok(Json(whole(&door, &actor, id).await?))
 }

@@ -1,0 +1,201 @@
+//! Needs you: everything that waits for a person, oldest first; two taps decide.
+
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos_meta::Title;
+use opkit_domain::event::Feed;
+use opkit_domain::ids::ObjectiveId;
+use opkit_domain::objective::{Attention, Status};
+use opkit_domain::view::CardView;
+
+use crate::api::board::{NeedsView, needs};
+use crate::api::objective::{Act, decide};
+use crate::ui::clock::{age, use_clock};
+use crate::ui::frame;
+use crate::ui::icons::drawn;
+use crate::ui::parts::failed;
+use crate::ui::toast::use_toasts;
+use crate::{format, live};
+
+/// `/needs`.
+#[component]
+pub(crate) fn Needs() -> impl IntoView {
+    let data = Resource::new_blocking(|| (), |()| needs());
+    let clock = use_clock();
+    let open = RwSignal::new(None::<ObjectiveId>);
+    let asks = RwSignal::new(None::<ObjectiveId>);
+    Effect::new(move |_| {
+        live::listen(move |feed| match feed {
+            Feed::Card { card, .. } if card.status == Status::HumanReview => data.refetch(),
+            Feed::Card { card, .. } => {
+                let here = data.with_untracked(|view| {
+                    view.as_ref()
+                        .and_then(|view| view.as_ref().ok())
+                        .is_some_and(|view| view.cards.iter().any(|have| have.id == card.id))
+                });
+                if here {
+                    data.refetch();
+                }
+            }
+            Feed::Resync => data.refetch(),
+            Feed::Hello { .. } | Feed::Wip { .. } | Feed::Activity { .. } => {}
+        });
+    });
+    view! {
+        <Title text="Needs you" />
+        <div class="page page-narrow page-flush">
+            <Transition fallback=|| view! { <div class="skeleton"></div> }>
+                {move || Suspend::new(async move {
+                    match data.await {
+                        Ok(view) => {
+                            clock.seed(view.now);
+                            frame::read_at(view.seq);
+                            list(view, open, asks, move || data.refetch())
+                        }
+                        Err(error) => failed("The list could not be read", &error),
+                    }
+                })}
+            </Transition>
+        </div>
+    }
+}
+
+fn list(
+    view: NeedsView,
+    open: RwSignal<Option<ObjectiveId>>,
+    asks: RwSignal<Option<ObjectiveId>>,
+    again: impl Fn() + Copy + Send + Sync + 'static,
+) -> AnyView {
+    if view.cards.is_empty() {
+        return view! {
+            <div class="empty needs-empty">
+                <h1 class="page-h1">"Nothing needs you"</h1>
+                <p>"Objectives come here when they wait for your signature, your answer, or your decision."</p>
+                <a class="btn" href="/">
+                    "Go to the board"
+                </a>
+            </div>
+        }
+        .into_any();
+    }
+    let first = view.cards.first().map(|card| card.id);
+    let count = view.cards.len();
+    let items = view.cards.into_iter().map(|card| item(&card, first, open, asks, again)).collect_view();
+    view! {
+        <h1 class="page-h1 page-head">"Needs you " <span class="muted num">{count.to_string()}</span></h1>
+        <ol class="needs" data-needs="">
+            {items}
+        </ol>
+    }
+    .into_any()
+}
+
+fn item(
+    card: &CardView,
+    first: Option<ObjectiveId>,
+    open: RwSignal<Option<ObjectiveId>>,
+    asks: RwSignal<Option<ObjectiveId>>,
+    again: impl Fn() + Copy + Send + Sync + 'static,
+) -> AnyView {
+    let id = card.id;
+    let is_open = Memo::new(move |_| open.get().or(first) == Some(id));
+    let attention = card.attention;
+    let failure = attention.is_some_and(Attention::is_failure);
+    let (mark, tone) =
+        if failure { (drawn("st c-failed", "s-failed"), "why t-failed") } else { (drawn("st c-needs", "s-needs"), "why t-needs") };
+    let label = attention.map_or("Needs you", Attention::label);
+    let why = if card.attention_note.is_empty() { label.to_owned() } else { format!("{label}, {}", card.attention_note) };
+    let mut facts = vec![card.repo.clone()];
+    if card.criteria > 0 && card.criteria_met + card.criteria_failed > 0 {
+        facts.push(format!("{} of {}", card.criteria_met, card.criteria));
+    }
+    if card.cost_usd_micros > 0 {
+        facts.push(format::money(card.cost_usd_micros));
+    }
+    view! {
+        <li class="need" data-card=id.to_string()>
+            {mark}
+            <button
+                class="need-head"
+                type="button"
+                aria-expanded=move || if is_open.get() { "true" } else { "false" }
+                on:click=move |_| open.set(Some(id))
+            >
+                <b>{card.title.clone()}</b>
+                <span class=tone>{why}</span>
+            </button>
+            {age("age", card.since)}
+            <span class="m">
+                <span class="mono">{format!("#{id}")}</span>
+                {facts.join(" · ")}
+            </span>
+            <div class="go" class:is-none=move || !is_open.get()>
+                {decision(card, asks, again)}
+                <a class="btn" href=format!("/objective/{id}")>
+                    {if attention == Some(Attention::Blocked) { "Read and answer" } else { "Read first" }}
+                </a>
+            </div>
+        </li>
+    }
+    .into_any()
+}
+
+/// The one decision that can be made without reading on: two taps, the second names the effect.
+fn decision(
+    card: &CardView,
+    asks: RwSignal<Option<ObjectiveId>>,
+    again: impl Fn() + Copy + Send + Sync + 'static,
+) -> Option<AnyView> {
+    let id = card.id;
+    let toasts = use_toasts();
+    let busy = RwSignal::new(false);
+    let resumable = matches!(
+        card.attention,
+        Some(
+            Attention::Stopped
+                | Attention::SessionLost
+                | Attention::StartFailed
+                | Attention::NoAccount
+                | Attention::BudgetExhausted
+                | Attention::ReviewError
+        )
+    );
+    let (what, label, sure) = if card.passed && card.delivered {
+        (Act::Approve { integrate: None, reason: None }, "Approve", format!("Approve #{id}"))
+    } else if resumable {
+        (Act::Resume, "Resume", format!("Resume #{id}"))
+    } else {
+        return None;
+    };
+    let asked = move || asks.get() == Some(id);
+    Some(
+        view! {
+            <button
+                class="btn btn-primary"
+                type="button"
+                data-decide=""
+                disabled=move || busy.get()
+                on:click=move |_| {
+                    if asks.get_untracked() != Some(id) {
+                        asks.set(Some(id));
+                        return;
+                    }
+                    busy.set(true);
+                    let what = what.clone();
+                    spawn_local(async move {
+                        match decide(id, what).await {
+                            Ok(message) => toasts.good(message),
+                            Err(error) => toasts.failed(format!("#{id} stays as it is."), &error),
+                        }
+                        asks.try_set(None);
+                        busy.try_set(false);
+                        again();
+                    });
+                }
+            >
+                {move || if asked() { sure.clone() } else { label.to_owned() }}
+            </button>
+        }
+        .into_any(),
+    )
+}

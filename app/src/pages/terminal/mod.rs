@@ -1,0 +1,466 @@
+//! The terminal of a session: live or from the record.
+
+mod paint;
+mod screen;
+
+use std::time::Duration;
+
+use leptos::html::{Div, Input};
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos_meta::Title;
+use leptos_router::hooks::use_params_map;
+use opkit_domain::ids::{ObjectiveId, SessionId};
+use opkit_domain::session::{SessionState, WallMode};
+use opkit_domain::view::SessionView;
+use wasm_bindgen::JsCast;
+
+use crate::api::objective::{Act, decide};
+use crate::api::places::{SessionPage, session, stop_session};
+use crate::format;
+use crate::ui::clock::use_clock;
+use crate::ui::icons::{drawn, icon, icon14, role_label, role_mark, role_pulse};
+use crate::ui::keys::is_typing;
+use crate::ui::parts::{answer_with, failed, value};
+use crate::ui::toast::use_toasts;
+use screen::Signals;
+
+/// `/session/:id`.
+#[component]
+pub(crate) fn Terminal() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| params.with(|p| p.get("id")).and_then(|id| id.parse::<SessionId>().ok()));
+    let data = Resource::new_blocking(
+        move || id.get(),
+        |id| async move {
+            match id {
+                Some(id) => session(id).await,
+                None => Err(ServerFnError::new("The address holds no session id.")),
+            }
+        },
+    );
+    let clock = use_clock();
+    view! {
+        <Transition fallback=|| view! { <div class="skeleton"></div> }>
+            {move || Suspend::new(async move {
+                match data.await {
+                    Ok(page) => {
+                        clock.seed(page.now);
+                        view! { <Loaded page /> }.into_any()
+                    }
+                    Err(error) => {
+                        answer_with(404);
+                        failed("This session is not here", &error)
+                    }
+                }
+            })}
+        </Transition>
+    }
+}
+
+#[component]
+fn Loaded(page: SessionPage) -> impl IntoView {
+    let SessionPage { session, now } = page;
+    let shown = Signals::new();
+    let frame = NodeRef::<Div>::new();
+    let list = NodeRef::<Div>::new();
+    let find = NodeRef::<Input>::new();
+    let id = session.id.to_string();
+    Effect::new(move |_| {
+        if let (Some(frame), Some(list)) = (frame.get(), list.get()) {
+            screen::open(id.clone(), shown, frame.unchecked_into(), list.unchecked_into());
+        }
+    });
+    on_cleanup(screen::close);
+    let size = RwSignal::new(13_u8);
+    keys(shown, find);
+    view! {
+        <Title text=format!("{} of #{}", role_label(session.role), session.objective) />
+        <h1 class="sr">{format!("Terminal of #{}, {}", session.objective, session.objective_title)}</h1>
+        {head(&session, now, shown)}
+        {tools(shown, find, size)}
+        <div class="tbody" data-live=move || shown.link.get().word()>
+            <div
+                class="term"
+                class:term-s=move || { size.get() < 13 }
+                class:term-l=move || { size.get() > 13 }
+                role="log"
+                aria-live="off"
+                aria-label="Agent output"
+                tabindex="0"
+                data-term=""
+                data-ready=move || shown.ready.get().then_some("")
+                node_ref=frame
+                on:scroll=|_| screen::scrolled()
+            >
+                {earlier(shown)}
+                <div class="tl-list" node_ref=list></div>
+                {ended(shown)}
+            </div>
+            {map(shown)}
+            {jump(shown)}
+        </div>
+        {foot(&session, shown)}
+    }
+}
+
+fn is_live(session: &SessionView) -> bool {
+    session.state != SessionState::Ended
+}
+
+fn head(session: &SessionView, now: i64, shown: Signals) -> AnyView {
+    let live = is_live(session);
+    let over = move || shown.ended.with(Option::is_some) || !live;
+    let pulse = role_pulse(Some(session.role));
+    let start = session.started_at;
+    let first = session.ended_at.unwrap_or(now) - start;
+    let elapsed = RwSignal::new(format::clock(first));
+    let clock = use_clock();
+    Effect::new(move |_| {
+        if let Ok(timer) = set_interval_with_handle(
+            move || {
+                if live && shown.ended.with_untracked(Option::is_none) {
+                    elapsed.set(format::clock(clock.exact() - start));
+                }
+            },
+            Duration::from_secs(1),
+        ) {
+            on_cleanup(move || timer.clear());
+        }
+    });
+    let (turns, cost) = (session.turns, session.cost_usd_micros);
+    let turns = move || shown.status.with(|s| s.as_ref().map_or(turns, |s| s.turns.max(turns))).to_string();
+    let cost =
+        move || format::money(shown.status.with(|s| s.as_ref().map_or(cost, |s| s.cost_usd_micros.max(cost))));
+    let limit = format::duration(i64::try_from(session.wall_clock_s).unwrap_or(0) * 1000);
+    view! {
+        <header class="thead">
+            {role_mark(session.role)}
+            <a class="link mono muted" href=format!("/objective/{}", session.objective)>
+                {format!("#{}", session.objective)}
+            </a>
+            <b class="trunc thead-title">{session.objective_title.clone()}</b>
+            <span class="badge" class:badge-working=move || !over() data-state="">
+                <i class=pulse class:is-none=over></i>
+                {move || if over() { "Ended" } else { "Running" }}
+            </span>
+            <span class="sp"></span>
+            <span class="v mono wide">{format!("{} · {}", session.agent, session.account)}</span>
+            <span class="v">
+                {icon14("clock")} <b>{move || elapsed.get()}</b> <span class="wide">{format!(" of {limit}")}</span>
+            </span>
+            <span class="v wide">
+                <b>{turns}</b>
+                " turns"
+            </span>
+            <span class="v">
+                <b>{cost}</b>
+            </span>
+            {confined(session)}
+            {live.then(|| interrupt(session, shown))}
+        </header>
+    }
+    .into_any()
+}
+
+fn confined(session: &SessionView) -> AnyView {
+    match &session.confinement {
+        Some(proof) if proof.mode == WallMode::Enforced => {
+            let lines = proof
+                .tried
+                .iter()
+                .map(|line| format!("{} {}: {}", line.what, line.path.display(), line.answer))
+                .collect::<Vec<_>>()
+                .join("\n");
+            let count = proof.tried.len();
+            view! {
+                <span class="v wide" title=lines>
+                    {drawn("i i-14 c-done", "shield")}
+                    {format!("Confined, {}", format::count(count as u64, "proof"))}
+                </span>
+            }
+            .into_any()
+        }
+        Some(_) => view! {
+            <span class="v wide" title="The kernel's wall is off on this machine. Only the guard's hook stands.">
+                {drawn("i i-14 c-needs", "shield")}
+                "Guard only"
+            </span>
+        }
+        .into_any(),
+        None => view! { <span class="v wide">{drawn("i i-14", "shield")} "No proof yet"</span> }.into_any(),
+    }
+}
+
+fn interrupt(session: &SessionView, shown: Signals) -> AnyView {
+    let toasts = use_toasts();
+    let busy = RwSignal::new(false);
+    let id = session.id.clone();
+    view! {
+        <button
+            class="btn btn-s btn-danger"
+            class:is-none=move || shown.ended.with(Option::is_some)
+            type="button"
+            data-interrupt=""
+            title="Stop this session. Its objective goes to Human review."
+            disabled=move || busy.get()
+            on:click=move |_| {
+                busy.set(true);
+                let id = id.clone();
+                spawn_local(async move {
+                    match stop_session(id).await {
+                        Ok(()) => toasts.good("The session is being stopped. It gets 10 seconds to save."),
+                        Err(error) => toasts.failed("It was not stopped.", &error),
+                    }
+                    busy.try_set(false);
+                });
+            }
+        >
+            {icon14("stop")}
+            "Stop"
+        </button>
+    }
+    .into_any()
+}
+
+fn tools(shown: Signals, find: NodeRef<Input>, size: RwSignal<u8>) -> AnyView {
+    let toasts = use_toasts();
+    let errors = move || shown.status.with(|status| status.as_ref().map_or(0, |status| status.errors.len()));
+    let go = move |last: bool| {
+        let line = shown.status.with_untracked(|status| {
+            let errors = &status.as_ref()?.errors;
+            if last { errors.iter().max().copied() } else { errors.iter().min().copied() }
+        });
+        if let Some(line) = line {
+            screen::go_to(line);
+        }
+    };
+    let copy = move |_| {
+        let text = screen::text();
+        let lines = text.lines().count();
+        // The promise is not awaited: a browser that forbids it says so itself.
+        let _promise = window().navigator().clipboard().write_text(&text);
+        toasts.good(format!("{} copied.", format::count(lines as u64, "line")));
+    };
+    view! {
+        <div class="tfind">
+            <label class="input">
+                {icon14("search")}
+                <input
+                    type="search"
+                    aria-label="Search the loaded lines"
+                    placeholder="Search the loaded lines"
+                    data-find=""
+                    node_ref=find
+                    on:input=move |event| screen::search(&value(&event))
+                    on:keydown=move |event| {
+                        if event.key() == "Enter" {
+                            event.prevent_default();
+                            screen::next_hit(!event.shift_key());
+                        }
+                    }
+                />
+                <span class="meta num">
+                    {move || {
+                        let (at, count) = shown.hits.get();
+                        if count > 0 { format!("{at} of {count}") } else { String::new() }
+                    }}
+                </span>
+            </label>
+            <button class="btn btn-icon btn-quiet" type="button" aria-label="Previous match" on:click=|_| screen::next_hit(false)>
+                {icon("up")}
+            </button>
+            <button class="btn btn-icon btn-quiet" type="button" aria-label="Next match" on:click=|_| screen::next_hit(true)>
+                {icon("down")}
+            </button>
+            <span class="vr"></span>
+            <button class="btn btn-quiet" type="button" disabled=move || errors() == 0 title="[" on:click=move |_| go(false)>
+                "First error"
+            </button>
+            <button class="btn btn-quiet" type="button" disabled=move || errors() == 0 title="]" on:click=move |_| go(true)>
+                "Last error"
+            </button>
+            <span class="sp"></span>
+            <button class="btn btn-icon btn-quiet" type="button" aria-label="Copy the loaded lines" title="Copy the loaded lines" on:click=copy>
+                {icon("copy")}
+            </button>
+            <button
+                class="btn btn-icon btn-quiet"
+                type="button"
+                aria-label="Smaller text"
+                on:click=move |_| size.update(|size| *size = if *size > 13 { 13 } else { 11 })
+            >
+                {icon("minus")}
+            </button>
+            <button
+                class="btn btn-icon btn-quiet"
+                type="button"
+                aria-label="Larger text"
+                on:click=move |_| size.update(|size| *size = if *size < 13 { 13 } else { 16 })
+            >
+                {icon("plus")}
+            </button>
+        </div>
+    }
+    .into_any()
+}
+
+fn earlier(shown: Signals) -> AnyView {
+    view! {
+        <div class="mark-line" class:is-none=move || shown.earlier.get() == 0>
+            {move || format!("{} in the record. Scroll up to load them.", format::count(shown.earlier.get(), "earlier line"))}
+        </div>
+    }
+    .into_any()
+}
+
+fn ended(shown: Signals) -> AnyView {
+    view! {
+        <div class="mark-line" class:is-none=move || shown.ended.with(Option::is_none) data-ended="">
+            {move || shown.ended.get().unwrap_or_default()}
+        </div>
+    }
+    .into_any()
+}
+
+/// The right edge: where errors are in the whole record.
+fn map(shown: Signals) -> AnyView {
+    let marks = move || {
+        shown.status.with(|status| {
+            let Some(status) = status else { return Vec::new() };
+            status
+                .errors
+                .iter()
+                .map(|line| {
+                    // A place in per mille of the record; rounding does not matter.
+                    let place = line.saturating_mul(1000) / status.lines.max(1);
+                    let top = format!("{}.{}%", place.min(990) / 10, place.min(990) % 10);
+                    view! { <i style:top=top></i> }
+                })
+                .collect::<Vec<_>>()
+        })
+    };
+    view! {
+        <div class="map" aria-hidden="true">
+            {marks}
+        </div>
+    }
+    .into_any()
+}
+
+fn jump(shown: Signals) -> AnyView {
+    view! {
+        <div class="jump float" class:is-none=move || shown.follow.get() data-paused="">
+            <span>
+                {move || match shown.unseen.get() {
+                    0 => "Paused".to_owned(),
+                    n => format!("Paused, {}", format::count(n, "new line")),
+                }}
+            </span>
+            <button class="btn btn-s" type="button" data-follow="" on:click=|_| screen::follow()>
+                {icon14("down")}
+                "Follow "
+                <kbd class="kbd">"F"</kbd>
+            </button>
+        </div>
+    }
+    .into_any()
+}
+
+/// Messages go to the objective: the agent reads them at its next turn.
+fn foot(session: &SessionView, shown: Signals) -> AnyView {
+    let toasts = use_toasts();
+    let text = RwSignal::new(String::new());
+    let busy = RwSignal::new(false);
+    let id: ObjectiveId = session.objective;
+    let live = is_live(session);
+    let send = move |event: web_sys::SubmitEvent| {
+        event.prevent_default();
+        let message = text.get_untracked();
+        if busy.get_untracked() || message.trim().is_empty() {
+            return;
+        }
+        busy.set(true);
+        spawn_local(async move {
+            match decide(id, Act::Message { text: message }).await {
+                Ok(answer) => {
+                    text.try_set(String::new());
+                    toasts.good(answer);
+                }
+                Err(error) => toasts.failed("The message was not sent.", &error),
+            }
+            busy.try_set(false);
+        });
+    };
+    let viewers = move || {
+        shown.status.with(|status| match status.as_ref().map_or(0, |status| status.viewers) {
+            0 | 1 => String::new(),
+            n => format!("{n} people watching"),
+        })
+    };
+    view! {
+        <footer class="tfoot">
+            <span class="meta row wide">{icon14("lock")} "Read only"</span>
+            <form class="msgbar" method="post" class:is-none=!live on:submit=send>
+                <input
+                    class="input"
+                    name="message"
+                    aria-label="Message to the agent"
+                    placeholder="Message, read at the next turn"
+                    autocomplete="off"
+                    prop:value=move || text.get()
+                    on:input=move |event| text.set(value(&event))
+                />
+                <button class="btn btn-icon btn-primary" type="submit" aria-label="Send" disabled=move || busy.get()>
+                    {icon("send")}
+                </button>
+            </form>
+            {(!live)
+                .then(|| {
+                    view! {
+                        <a class="btn btn-s" href=format!("/objective/{id}")>
+                            "Back to the objective"
+                        </a>
+                    }
+                })}
+            <span class="sp"></span>
+            <span class="meta num wide">{viewers}</span>
+            <span class="meta num">
+                {move || {
+                    shown.status.with(|status| status.as_ref().map(|status| format::count(status.lines, "line")).unwrap_or_default())
+                }}
+            </span>
+        </footer>
+    }
+    .into_any()
+}
+
+/// `/` searches, `F` follows, `[` and `]` go to the first and last error.
+fn keys(shown: Signals, find: NodeRef<Input>) {
+    Effect::new(move |_| {
+        let listener = window_event_listener(leptos::ev::keydown, move |event| {
+            if is_typing(&event) || event.default_prevented() {
+                return;
+            }
+            let error = |last: bool| {
+                shown.status.with_untracked(|status| {
+                    let errors = &status.as_ref()?.errors;
+                    if last { errors.iter().max().copied() } else { errors.iter().min().copied() }
+                })
+            };
+            match event.key().as_str() {
+                "/" => {
+                    if let Some(input) = find.get_untracked() {
+                        input.focus().ok();
+                    }
+                }
+                "f" | "F" => screen::follow(),
+                "[" => error(false).into_iter().for_each(screen::go_to),
+                "]" => error(true).into_iter().for_each(screen::go_to),
+                _ => return,
+            }
+            event.prevent_default();
+        });
+        on_cleanup(move || listener.remove());
+    });
+}
