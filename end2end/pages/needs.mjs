@@ -10,6 +10,6 @@ export class NeedsPage {
   }
 
   item(id) {
-    return this.page.locator(`main [data-card="${id}"], main [data-need="${id}"]`).first();
+    return this.page.locator(`[data-needs] [data-card="${id}"]`);
   }
 }

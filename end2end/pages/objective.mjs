@@ -1,4 +1,5 @@
-// One objective's page: status, diff, actions.
+// One objective's page: its tabs, and the person's decision.
+import { hydrated } from "../support/browser.mjs";
 
 export class ObjectivePage {
   constructor(page, id) {
@@ -6,24 +7,27 @@ export class ObjectivePage {
     this.id = id;
   }
 
-  async open() {
-    await this.page.goto(`/objective/${this.id}`);
+  async open(tab) {
+    await this.page.goto(`/objective/${this.id}${tab ? `?tab=${tab}` : ""}`);
+    await hydrated(this.page);
   }
 
   /** The page shows a file of the change. */
   async showsInDiff(name) {
-    const tab = this.page.getByRole("link", { name: /^diff/i }).or(this.page.getByRole("tab", { name: /^diff/i }));
-    if (await tab.count()) await tab.first().click();
+    await this.page.locator('[data-tab="diff"]').click();
     await this.page.locator("[data-diff]").getByText(name).first().waitFor();
   }
 
+  /** Signs it; the branch stays where it is. */
   async approve() {
-    await this.page.getByRole("button", { name: /^approve/i }).first().click();
-    const confirm = this.page.getByRole("dialog").getByRole("button", { name: /^approve/i });
-    if (await confirm.count()) await confirm.click();
+    const keep = this.page.locator('input[name="integrate"][value="keep"]');
+    await this.page.locator("label").filter({ has: keep }).click();
+    await this.page.locator("[data-approve]").click();
   }
 
+  /** The first session's terminal, through the list of sessions. */
   async openTerminal() {
-    await this.page.getByRole("link", { name: /terminal/i }).first().click();
+    await this.page.locator('[data-tab="sessions"]').click();
+    await this.page.locator("[data-session] a").first().click();
   }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
-use support::{Server, output_of, run, wait_until};
+use support::{Request, Server, output_of, run, wait_until};
 
 /// A repository with one commit on `main`.
 fn repository(folder: &Path) -> String {
@@ -202,6 +202,26 @@ fn the_control_socket_is_private() {
         let answer = server.request("GET", path).send();
         assert_ne!(answer.status, 200, "{path} is not served over TCP");
     }
+}
+
+#[test]
+fn the_session_door_serves_sessions_and_nothing_else() {
+    let server = Server::with_owner();
+    let token = server.token();
+    let file = server.data.path().join("door/session-door");
+    let door: std::net::SocketAddr = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+    assert!(door.ip().is_loopback());
+    let post = || Request::new(door, "POST", "/session/v1/progress");
+    assert_eq!(post().json(r#"{"text":"x"}"#).send().status, 401);
+    let other = post().bearer(&token).json(r#"{"text":"x"}"#).send();
+    assert_eq!(other.status, 403, "an API token is not a session's");
+    assert_eq!(post().bearer("x").header("origin", "http://evil.example").json("{}").send().status, 403);
+    assert_eq!(post().bearer("x").json(r#"{"text":"x","objective":2}"#).send().status, 400);
+    for path in ["/api/v1/objectives", "/control/v1/doctor", "/", "/login", "/ws/board"] {
+        assert_eq!(Request::new(door, "GET", path).bearer(&token).send().status, 404, "{path}");
+    }
+    let public = server.request("POST", "/session/v1/progress").bearer(&token).json(r#"{"text":"x"}"#).send();
+    assert_ne!(public.status, 200);
 }
 
 #[test]

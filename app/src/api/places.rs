@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use leptos::server_fn::codec::Json;
 use opkit_domain::ids::SessionId;
 use opkit_domain::objective::Integration;
-use opkit_domain::view::{AccountView, BoardFilter, HealthView, RepoView, SessionView};
+use opkit_domain::view::{AccountView, HealthView, RepoView, SessionView};
 use serde::{Deserialize, Serialize};
 
 /// Sessions and the time they were read at.
@@ -97,6 +97,6 @@ async fn now(
     engine: &opkit_engine::Engine,
     actor: &opkit_domain::access::Actor,
 ) -> Result<i64, ServerFnError> {
-    let nothing = BoardFilter { repo: None, text: Some("#0".into()) };
+    let nothing = opkit_domain::view::BoardFilter { repo: None, text: Some("#0".into()) };
     Ok(super::door::told(engine.board(actor.scope, &nothing).await)?.now)
 }
