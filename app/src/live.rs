@@ -54,7 +54,7 @@ impl Live {
             self.link,
             || {
                 let after = INNER.with_borrow(|inner| inner.seq.unwrap_or(0));
-                format!("/ws/board?after={after}&build={}", build_id())
+                format!("/ws/board?after={after}")
             },
             move |frame| self.take(frame),
         );

@@ -38,9 +38,19 @@ fn clean<'a>(event: Event<'a>, links: &mut Vec<bool>) -> Option<Event<'a>> {
             })
         }
         Event::End(TagEnd::Link) => {
-            links.pop().unwrap_or(false).then(|| Event::InlineHtml(CowStr::Borrowed("</a>")))
+            links.pop().unwrap_or(false).then_some(Event::InlineHtml(CowStr::Borrowed("</a>")))
         }
-        other => Some(other),
+        Event::Start(_)
+        | Event::End(_)
+        | Event::Text(_)
+        | Event::Code(_)
+        | Event::InlineMath(_)
+        | Event::DisplayMath(_)
+        | Event::FootnoteReference(_)
+        | Event::SoftBreak
+        | Event::HardBreak
+        | Event::Rule
+        | Event::TaskListMarker(_) => Some(event),
     }
 }
 

@@ -163,7 +163,7 @@ fn watch_page(inner: &Rc<Inner>) {
         inner.tries.set(0);
         connect(inner);
     });
-    let offline = weak(inner, |inner| lost(inner));
+    let offline = weak(inner, lost);
     let mut listeners = inner.listeners.borrow_mut();
     listeners.push(window_event_listener_untyped("visibilitychange", move |_| seen()));
     listeners.push(window_event_listener_untyped("online", move |_| online()));

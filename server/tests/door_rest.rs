@@ -4,31 +4,15 @@
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
 use support::{Request, Server, output_of, run, wait_until};
 
-/// A repository with one commit on `main`.
-fn repository(folder: &Path) -> String {
-    let path = folder.join("sample");
-    std::fs::create_dir_all(&path).expect("a folder");
-    std::fs::write(path.join("README.md"), "hello\n").expect("a file");
-    let who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"];
-    for args in [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "first"]] {
-        assert!(
-            Command::new("git").args(who).args(args).current_dir(&path).status().expect("git runs").success()
-        );
-    }
-    path.to_str().expect("UTF-8").to_owned()
-}
-
 fn with_repository() -> (Server, tempfile::TempDir, String) {
     let server = Server::with_owner();
     let folder = support::data_dir();
-    let path = repository(folder.path());
+    let path = support::repository(folder.path());
     output_of(server.data.path(), &["repos", "add", &path, "--name", "sample"], "");
     let token = server.token();
     (server, folder, token)

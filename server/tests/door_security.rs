@@ -119,6 +119,30 @@ fn pages_carry_a_policy_with_a_nonce_of_their_own() {
 }
 
 #[test]
+fn every_page_renders_under_the_policy() {
+    let server = Server::with_owner();
+    let cookie = server.cookie();
+    for page in ["/", "/new", "/terminals", "/needs", "/repositories", "/accounts", "/health", "/more"] {
+        let answer = server.request("GET", page).header("cookie", &cookie).send();
+        assert_eq!(answer.status, 200, "{page}");
+        let policy = answer.header("content-security-policy");
+        let nonce = policy.split("'nonce-").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
+        for script in answer.body.split("<script").skip(1) {
+            let tag = script.split('>').next().unwrap();
+            assert!(tag.contains(&format!("nonce=\"{nonce}\"")), "{page}: <script{tag}>");
+        }
+        assert!(!answer.body.contains("<style"), "{page}: the policy knows no inline style sheets");
+        assert!(!answer.body.contains(" onclick="), "{page}: nor inline handlers");
+    }
+    for missing in ["/nothing", "/objective/999", "/session/5c1e7a2e-0000-4000-8000-000000000000"] {
+        let answer = server.request("GET", missing).header("cookie", &cookie).send();
+        assert!([200, 404].contains(&answer.status), "{missing}: {}", answer.status);
+        assert!(answer.header("content-type").starts_with("text/html"), "{missing}");
+    }
+    assert_eq!(server.request("GET", "/nothing").header("cookie", &cookie).send().status, 404);
+}
+
+#[test]
 fn five_wrong_passwords_and_a_pause() {
     let server = Server::with_owner();
     for left in (0..5).rev() {

@@ -3,8 +3,9 @@
 #[path = "support/server.rs"]
 mod support;
 
-use futures_util::StreamExt;
-use support::Server;
+use futures_util::{SinkExt, StreamExt};
+use opkit_domain::screen::{TerminalDown, TerminalUp};
+use support::{Server, output_of, wait_until};
 use tokio::time::{Duration, timeout};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -73,4 +74,64 @@ async fn sockets_want_a_login_and_their_own_origin() {
     assert_eq!(status(connect(&server, session, &cookie, &server.origin()).await), 404);
     let unknown = connect(&server, "/ws/board?since=1", &cookie, &server.origin()).await;
     assert_eq!(status(unknown), 400);
+}
+
+/// Starts a session that writes much, and gives its id.
+fn flooding(server: &Server, folder: &std::path::Path) -> String {
+    let path = support::repository(folder);
+    let data = server.data.path();
+    output_of(data, &["repos", "add", &path, "--name", "sample"], "");
+    let add =
+        ["objective", "add", "--repo", "sample", "--type", "bug", "--title", "Flood", "--criterion", "x"];
+    output_of(data, &[&add[..], &["--agent", "demo", "--script", "floods"]].concat(), "");
+    let token = server.token();
+    wait_until("a session to run", || {
+        let live = server.request("GET", "/api/v1/sessions?state=live").bearer(&token).send().json();
+        let id = live["items"][0]["id"].as_str().filter(|_| live["items"][0]["state"] == "running");
+        id.map(str::to_owned).ok_or_else(|| live.to_string())
+    })
+}
+
+/// Reads on, saying what it has, until it has everything up to `wanted`.
+async fn follow(stream: &mut Stream, wanted: u64) -> u64 {
+    let mut have = 0;
+    while have < wanted {
+        if let Message::Binary(bytes) = next(stream).await
+            && let TerminalDown::Lines { end, .. } = postcard::from_bytes(&bytes).expect("a frame")
+        {
+            have = end;
+            let up = postcard::to_stdvec(&TerminalUp::Ack { end }).expect("a message");
+            stream.send(Message::Binary(up.into())).await.expect("it is taken");
+        }
+    }
+    have
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_that_reads_nothing_holds_up_nobody() {
+    let server = Server::with_owner();
+    let folder = support::data_dir();
+    let session = flooding(&server, folder.path());
+    let cookie = server.cookie();
+    let path = format!("/ws/terminal/{session}?from=0");
+    let mut stalled = connect(&server, &path, &cookie, &server.origin()).await.unwrap();
+    let mut reader = connect(&server, &path, &cookie, &server.origin()).await.unwrap();
+    let far =
+        timeout(Duration::from_secs(30), follow(&mut reader, 1_000_000)).await.expect("the reader goes on");
+    // The one that slept reads on from where it was and soon is as far: nothing was queued for it.
+    let mut frames = 0;
+    timeout(Duration::from_secs(30), async {
+        while follow(&mut stalled, 1).await < far {
+            frames += 1;
+        }
+    })
+    .await
+    .expect("the sleeper catches up");
+    assert!(frames < 200, "{frames} frames to catch up");
+    let token = server.token();
+    server.cli(&["stop-all"]);
+    wait_until("the session to end", || {
+        let live = server.request("GET", "/api/v1/sessions?state=live").bearer(&token).send().json();
+        if live["items"] == serde_json::json!([]) { Ok(()) } else { Err(live.to_string()) }
+    });
 }

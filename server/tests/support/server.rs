@@ -64,6 +64,20 @@ pub(crate) fn output_of(data: &Path, args: &[&str], stdin: &str) -> String {
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
+/// A repository with one commit on `main`.
+pub(crate) fn repository(folder: &Path) -> String {
+    let path = folder.join("sample");
+    std::fs::create_dir_all(&path).expect("a folder");
+    std::fs::write(path.join("README.md"), "hello\n").expect("a file");
+    let who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"];
+    for args in [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "first"]] {
+        assert!(
+            Command::new("git").args(who).args(args).current_dir(&path).status().expect("git runs").success()
+        );
+    }
+    path.to_str().expect("UTF-8").to_owned()
+}
+
 /// A running server.
 pub(crate) struct Server {
     pub(crate) data: TempDir,
@@ -174,6 +188,11 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Sessions outlive their server, which a test's must not.
+        for socket in std::fs::read_dir(self.data.path().join("run/tmux")).into_iter().flatten().flatten() {
+            let tmux = Command::new("tmux").arg("-S").arg(socket.path()).arg("kill-server").output();
+            drop(tmux);
+        }
     }
 }
 

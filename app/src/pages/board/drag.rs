@@ -143,7 +143,7 @@ fn hover(model: Model, id: ObjectiveId, at: (f64, f64)) {
 
 /// The card that the dragged one would stand before; `Some(None)` = at the end of the lane.
 fn place_in(under: &Element, id: ObjectiveId, y: f64) -> Option<Option<ObjectiveId>> {
-    let Some(card) = under.closest("[data-card]").ok().flatten() else { return None };
+    let card = under.closest("[data-card]").ok().flatten()?;
     let edge = card.get_bounding_client_rect();
     let here = id_of(&card)?;
     if here == id {

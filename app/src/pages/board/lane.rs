@@ -81,7 +81,8 @@ fn fact(model: Model, lane: Lane) -> String {
             Status::Planning | Status::Working if live > 0 => format!("{live} live"),
             Status::AiReview if cards.len() > live => format!("{} waiting", cards.len() - live),
             Status::Queue | Status::HumanReview => {
-                oldest.map(|since| format!("oldest {}", format::age(now - since))).unwrap_or_default()
+                let old = oldest.filter(|since| now - since >= 60_000);
+                old.map(|since| format!("oldest {}", format::age(now - since))).unwrap_or_default()
             }
             Status::Done => {
                 let today = cards.iter().filter(|card| now - card.since < 86_400_000).count();

@@ -410,7 +410,7 @@ fn running(desk: Desk, key: &Key) -> AnyView {
 fn done(desk: Desk, key: &Key) -> AnyView {
     let kept = key.delivered && !key.integrated.as_deref().is_some_and(|how| how.contains("merge"));
     let text = match &key.integrated {
-        Some(how) => sentence_case(how) + ".",
+        Some(how) => how.clone(),
         None if key.delivered => "The branch is ready.".to_owned(),
         None => "It is finished.".to_owned(),
     };

@@ -121,6 +121,9 @@ fn column_head(review: &ReviewView) -> AnyView {
         Some(Decision::Pass) => ("t-done", "pass"),
         Some(Decision::Fail) => ("t-failed", "fail"),
         Some(Decision::Blocked) => ("t-needs", "blocked"),
+        None if review.error.is_none() && review.floor.as_ref().is_some_and(|floor| !floor.green()) => {
+            ("t-failed", "checks failed")
+        }
         None => ("t-failed", "no verdict"),
     };
     view! {

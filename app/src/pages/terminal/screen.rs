@@ -9,7 +9,6 @@ use wasm_bindgen::JsCast;
 use web_sys::HtmlElement;
 
 use super::paint;
-use crate::live;
 use crate::socket::{Frame, Link, Socket};
 
 /// Lines kept while following.
@@ -120,8 +119,8 @@ pub(crate) fn open(session: String, shown: Signals, frame: HtmlElement, list: Ht
     }));
     let path = move || {
         let from = SCREEN.with_borrow(|screen| screen.as_ref().and_then(|screen| screen.end));
-        let from = from.map(|end| format!("from={end}&")).unwrap_or_default();
-        format!("/ws/terminal/{session}?{from}build={}", live::build_id())
+        let from = from.map(|end| format!("?from={end}")).unwrap_or_default();
+        format!("/ws/terminal/{session}{from}")
     };
     let socket = Socket::keep(shown.link, path, |frame| {
         if let Frame::Bytes(bytes) = frame
