@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn class_then_priority_then_position() {
-        let candidate = |id, class, priority, position| Candidate { id: ObjectiveId(id), class, priority, position };
+        let candidate =
+            |id, class, priority, position| Candidate { id: ObjectiveId(id), class, priority, position };
         let mut list = vec![
             candidate(1, Class::Queue, 4, 0),
             candidate(2, Class::Return, 0, 0),

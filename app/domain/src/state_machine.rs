@@ -228,9 +228,10 @@ fn person(facts: &Facts, trigger: Trigger) -> Result<Transition, Refused> {
                 t.sub_state = Some(SubState::BetweenRuns);
                 t.lock = true;
             }),
-            S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
-                refuse(format!("It is in {}. Only what is in Human review can be decided.", facts.status.label()))
-            }
+            S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => refuse(format!(
+                "It is in {}. Only what is in Human review can be decided.",
+                facts.status.label()
+            )),
         },
         Trigger::Resume => resume(facts),
         Trigger::FreshReview => match facts.status {
@@ -269,7 +270,8 @@ fn person(facts: &Facts, trigger: Trigger) -> Result<Transition, Refused> {
         Trigger::Restore => match facts.status {
             S::Cancelled if facts.live => refuse("Its session is still being stopped. Wait a moment."),
             S::Cancelled => {
-                let back = if facts.kind == Kind::Project && facts.criteria == 0 { S::Planning } else { S::Queue };
+                let back =
+                    if facts.kind == Kind::Project && facts.criteria == 0 { S::Planning } else { S::Queue };
                 to(facts, back, |t| t.counters = fresh(t.counters))
             }
             S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview | S::Done => {
@@ -296,14 +298,18 @@ fn approve(facts: &Facts, reason: bool) -> Result<Transition, Refused> {
             refuse("Nothing was delivered that could be accepted. Reject it with findings, or cancel it.")
         }
         S::HumanReview if facts.passed || reason => to(facts, S::Done, |t| t.wakes_parent = true),
-        S::HumanReview => refuse("The reviewer has not passed this. Give a reason to accept it all the same."),
+        S::HumanReview => {
+            refuse("The reviewer has not passed this. Give a reason to accept it all the same.")
+        }
         S::AiReview if !facts.delivered => refuse("Nothing was delivered that could be accepted."),
         S::AiReview if reason => to(facts, S::Done, |t| {
             t.stop_session = facts.live;
             t.wakes_parent = true;
         }),
         S::AiReview => refuse("The review is not finished. Give a reason to override it."),
-        S::Planning | S::Queue => refuse("Nothing was done yet. It gets to Done by a passed review or a person."),
+        S::Planning | S::Queue => {
+            refuse("Nothing was done yet. It gets to Done by a passed review or a person.")
+        }
         S::Working => refuse("It is being worked on. It gets to Done by a passed review or a person."),
         S::Done => refuse("It is done already."),
         S::Cancelled => refuse("It is cancelled. Bring it back to the queue first."),
@@ -374,9 +380,10 @@ fn claimed(facts: &Facts, role: Role) -> Result<Transition, Refused> {
         | (S::Working, Role::Plan | Role::Review)
         | (S::AiReview, Role::Plan | Role::Work | Role::Delegate)
         | (S::Planning, Role::Work | Role::Review | Role::Delegate)
-        | (S::HumanReview | S::Done | S::Cancelled, Role::Plan | Role::Work | Role::Review | Role::Delegate) => {
-            refuse(format!("A {role} session does not fit {}.", facts.status.label()))
-        }
+        | (
+            S::HumanReview | S::Done | S::Cancelled,
+            Role::Plan | Role::Work | Role::Review | Role::Delegate,
+        ) => refuse(format!("A {role} session does not fit {}.", facts.status.label())),
     }
 }
 
@@ -411,32 +418,36 @@ fn ended(facts: &Facts, role: Role, outcome: Outcome, product: Product) -> Resul
             Role::Review => review_finished(facts, product),
         },
         Outcome::Blocked => needs_person(facts, Attention::Blocked),
-        Outcome::Failed | Outcome::TimedOut | Outcome::TurnLimit | Outcome::Killed | Outcome::Lost => match role {
-            Role::Review => review_error(facts),
-            Role::Plan | Role::Work | Role::Delegate => {
-                again(facts, Attention::SessionLost, MAX_RUN_FAILURES, |c| &mut c.run_failures)
+        Outcome::Failed | Outcome::TimedOut | Outcome::TurnLimit | Outcome::Killed | Outcome::Lost => {
+            match role {
+                Role::Review => review_error(facts),
+                Role::Plan | Role::Work | Role::Delegate => {
+                    again(facts, Attention::SessionLost, MAX_RUN_FAILURES, |c| &mut c.run_failures)
+                }
             }
-        },
+        }
         Outcome::UsageLimited | Outcome::Overloaded | Outcome::AuthFailed => {
             to(facts, facts.status, |t| t.sub_state = Some(SubState::WaitingAccount))
         }
         Outcome::Budget => needs_person(facts, Attention::BudgetExhausted),
         Outcome::Stopped => needs_person(facts, Attention::Stopped),
-        Outcome::NeverRan => again(facts, Attention::StartFailed, MAX_START_FAILURES, |c| &mut c.start_failures),
+        Outcome::NeverRan => {
+            again(facts, Attention::StartFailed, MAX_START_FAILURES, |c| &mut c.start_failures)
+        }
     }
 }
 
 fn plan_finished(facts: &Facts, product: Product) -> Result<Transition, Refused> {
     match product {
-        Product::Plan if facts.criteria > 0 => to(facts, Status::Queue, |t| t.counters = good_run(t.counters)),
+        Product::Plan if facts.criteria > 0 => {
+            to(facts, Status::Queue, |t| t.counters = good_run(t.counters))
+        }
         Product::Plan
         | Product::Nothing
         | Product::Deliverable
         | Product::RedFloor
         | Product::Verdict(_)
-        | Product::Waits => {
-            again(facts, Attention::PlanMissing, MAX_PLAN_FAILURES, |c| &mut c.plan_failures)
-        }
+        | Product::Waits => again(facts, Attention::PlanMissing, MAX_PLAN_FAILURES, |c| &mut c.plan_failures),
     }
 }
 
@@ -472,7 +483,9 @@ fn review_finished(facts: &Facts, product: Product) -> Result<Transition, Refuse
             }),
             Gate::AiHuman => needs_person(facts, Attention::SignOff),
         },
-        Product::Verdict(Decision::Fail) | Product::RedFloor => failed_round(facts, Attention::RetriesExhausted),
+        Product::Verdict(Decision::Fail) | Product::RedFloor => {
+            failed_round(facts, Attention::RetriesExhausted)
+        }
         Product::Verdict(Decision::Blocked) => needs_person(facts, Attention::Blocked),
         Product::Nothing | Product::Deliverable | Product::Plan | Product::Waits => review_error(facts),
     }
@@ -569,7 +582,9 @@ pub fn drag(facts: &Facts, target: Status) -> Result<Trigger, Refused> {
             S::Queue => return refuse("It is in the queue already."),
             S::Working => return refuse("It is being worked on. Cancel it first, then bring it back."),
             S::AiReview => return refuse("It is in review. A failed review sends it back to Working."),
-            S::HumanReview => return refuse("It needs your decision: approve, reject with findings, or answer."),
+            S::HumanReview => {
+                return refuse("It needs your decision: approve, reject with findings, or answer.");
+            }
             S::Done => return refuse("It is done. Reopen it with a reason on its page."),
         },
         S::Working => Trigger::StartNext,
@@ -580,11 +595,7 @@ pub fn drag(facts: &Facts, target: Status) -> Result<Trigger, Refused> {
     };
     let transition = step(facts, trigger)?;
     let lands = transition.to == target || trigger == Trigger::StartNext;
-    if lands {
-        Ok(trigger)
-    } else {
-        refuse(format!("It would go to {}.", transition.to.label()))
-    }
+    if lands { Ok(trigger) } else { refuse(format!("It would go to {}.", transition.to.label())) }
 }
 
 /// The role of the session that an objective wants now, if any.

@@ -169,17 +169,20 @@ pub fn read(bytes: &[u8], expected: &Expected) -> Result<Verdict, NotAVerdict> {
 impl Verdict {
     /// What the next session must read first: one line for each thing that is not met.
     pub fn finding_lines(&self) -> Vec<String> {
-        let criteria = self.criteria.iter().filter(|result| result.status != CriterionStatus::Met).map(|result| {
-            let mut line = format!("Criterion {} is not met.", result.index + 1);
-            for (word, text) in
-                [("Expected", &result.expected), ("Found", &result.actual), ("Evidence", &result.evidence)]
-            {
-                if !text.trim().is_empty() {
-                    line.push_str(&format!(" {word}: {}.", text.trim().trim_end_matches('.')));
+        let criteria =
+            self.criteria.iter().filter(|result| result.status != CriterionStatus::Met).map(|result| {
+                let mut line = format!("Criterion {} is not met.", result.index + 1);
+                for (word, text) in [
+                    ("Expected", &result.expected),
+                    ("Found", &result.actual),
+                    ("Evidence", &result.evidence),
+                ] {
+                    if !text.trim().is_empty() {
+                        line.push_str(&format!(" {word}: {}.", text.trim().trim_end_matches('.')));
+                    }
                 }
-            }
-            line
-        });
+                line
+            });
         let findings = self.findings.iter().map(|finding| format!("{}: {}", finding.severity, finding.text));
         criteria.chain(findings).collect()
     }

@@ -32,7 +32,8 @@ fn facts(status: Status) -> Facts {
 
 fn products() -> Vec<Product> {
     let verdicts = Decision::ALL.iter().map(|decision| Product::Verdict(*decision));
-    let mut list = vec![Product::Nothing, Product::Deliverable, Product::RedFloor, Product::Plan, Product::Waits];
+    let mut list =
+        vec![Product::Nothing, Product::Deliverable, Product::RedFloor, Product::Plan, Product::Waits];
     list.extend(verdicts);
     list
 }
@@ -130,7 +131,8 @@ fn any_facts() -> impl Strategy<Value = Facts> {
     let counts = (0u32..9, 0u32..3, 0u32..5, 0u32..3, 0u32..2, 0u32..3, 1u32..6);
     (who, flags, sub, back, counts).prop_map(|(who, flags, sub_state, came_from, counts)| {
         let (kind, gate, status, attention) = who;
-        let (rounds_total, run_failures, start_failures, review_errors, plan_failures, criteria, max_rounds) = counts;
+        let (rounds_total, run_failures, start_failures, review_errors, plan_failures, criteria, max_rounds) =
+            counts;
         Facts {
             kind,
             gate: gate.max(kind.gate()),

@@ -50,7 +50,10 @@ fn everything_else_is_refused_with_a_reason() {
         ("other commit", with(|v| v["commit"] = "def".into())),
         ("wrong nonce", with(|v| v["nonce"] = "n2".into())),
         ("unknown field", with(|v| v["override"] = true.into())),
-        ("criterion missing", with(|v| v["criteria"] = json!([{"index": 0, "status": "met", "evidence": "x"}]))),
+        (
+            "criterion missing",
+            with(|v| v["criteria"] = json!([{"index": 0, "status": "met", "evidence": "x"}])),
+        ),
         ("criterion twice", with(|v| v["criteria"][1]["index"] = 0.into())),
         ("criterion unknown", with(|v| v["criteria"][1]["index"] = 9.into())),
         ("pass with not met", with(|v| v["criteria"][1]["status"] = "not_met".into())),

@@ -181,6 +181,10 @@ fn topbar(wip: Signal<WipView>, live: Live, stopping: RwSignal<bool>, frame: &Fr
                 {icon("mark")}
             </a>
             <span class="top-title">{title}</span>
+            <form class="search" method="get" action="/" role="search">
+                {icon14("search")}
+                <input type="search" name="q" aria-label="Search objectives" placeholder="Search objectives, or #42" autocomplete="off" />
+            </form>
             <span class="sp"></span>
             <Meter wip />
             <span class="vr"></span>

@@ -9,8 +9,21 @@ use crate::error::{Error, Result};
 
 /// Scripts that a person may choose for the demo agent.
 pub const DEMO_SCRIPTS: &[&str] = &[
-    "good", "fails-then-good", "always-fails", "blocked", "hangs", "crashes", "floods", "usage-limit",
-    "writes-outside", "slow", "asks-nothing", "review-errors", "wrong-nonce", "prose", "reviewer-crashes",
+    "good",
+    "fails-then-good",
+    "always-fails",
+    "blocked",
+    "hangs",
+    "crashes",
+    "floods",
+    "usage-limit",
+    "writes-outside",
+    "slow",
+    "asks-nothing",
+    "review-errors",
+    "wrong-nonce",
+    "prose",
+    "reviewer-crashes",
 ];
 
 /// The agents that this installation knows.
@@ -79,7 +92,9 @@ impl Agents {
         match name {
             "claude" => {
                 let program = self.claude.as_deref().ok_or_else(|| {
-                    Error::Refused("Claude Code is not set up here. Start the server with OPKIT_CLAUDE.".into())
+                    Error::Refused(
+                        "Claude Code is not set up here. Start the server with OPKIT_CLAUDE.".into(),
+                    )
                 })?;
                 readable(program, start.identity)?;
                 Ok(claude(program, start))

@@ -30,7 +30,12 @@ struct Decision<'a> {
 
 impl Engine {
     /// Writes an objective. With an idempotency key, the same call twice gives the same objective.
-    pub async fn create(&self, actor: &Actor, new: NewObjective, idempotency: Option<&str>) -> Result<CardView> {
+    pub async fn create(
+        &self,
+        actor: &Actor,
+        new: NewObjective,
+        idempotency: Option<&str>,
+    ) -> Result<CardView> {
         self.operator(actor)?;
         if let Some(key) = idempotency
             && let Some(id) = self.store().idempotent(actor, key).await?
@@ -157,10 +162,14 @@ impl Engine {
             let list = objective::criteria(list)?;
             if before.facts.locked && list != before.criteria {
                 return Err(Error::Refused(
-                    "The criteria are locked since the work began. Write a new objective for other criteria.".into(),
+                    "The criteria are locked since the work began. Write a new objective for other criteria."
+                        .into(),
                 ));
             }
-            if list.is_empty() && !matches!(before.facts.status, Status::Planning) && before.facts.kind != Kind::Task {
+            if list.is_empty()
+                && !matches!(before.facts.status, Status::Planning)
+                && before.facts.kind != Kind::Task
+            {
                 return Err(Error::BadInput("At least one criterion is needed.".into()));
             }
             after.criteria = list;
@@ -216,11 +225,10 @@ impl Engine {
         let before = self.store().objective(actor.scope, id).await?;
         let trigger = state_machine::drag(&before.facts, to)?;
         let card = match trigger {
-            Trigger::Approve { .. } => {
-                self.approve_checked(actor, id, None, None, version).await?
-            }
+            Trigger::Approve { .. } => self.approve_checked(actor, id, None, None, version).await?,
             Trigger::Cancel => {
-                let card = self.decide(actor, id, trigger, Decision { version, ..Decision::default() }).await?;
+                let card =
+                    self.decide(actor, id, trigger, Decision { version, ..Decision::default() }).await?;
                 self.stop_if_live(&before, &actor.name).await?;
                 card
             }
@@ -253,7 +261,12 @@ impl Engine {
     }
 
     /// Puts a card before another one of its lane and priority.
-    pub async fn reorder(&self, actor: &Actor, id: ObjectiveId, before: Option<ObjectiveId>) -> Result<CardView> {
+    pub async fn reorder(
+        &self,
+        actor: &Actor,
+        id: ObjectiveId,
+        before: Option<ObjectiveId>,
+    ) -> Result<CardView> {
         self.operator(actor)?;
         let mut tx = self.store().begin().await?;
         let card = get(&mut tx, actor.scope, id).await?;
@@ -298,7 +311,8 @@ impl Engine {
         reason: Option<String>,
         version: Option<i64>,
     ) -> Result<CardView> {
-        let reason = reason.map(|text| long_text("reason", text.trim())).transpose()?.filter(|t| !t.is_empty());
+        let reason =
+            reason.map(|text| long_text("reason", text.trim())).transpose()?.filter(|t| !t.is_empty());
         let before = self.store().objective(actor.scope, id).await?;
         let trigger = Trigger::Approve { reason: reason.is_some() };
         state_machine::step(&before.facts, trigger)?;
@@ -352,7 +366,8 @@ impl Engine {
 
     /// Asks for a fresh review.
     pub async fn fresh_review(&self, actor: &Actor, id: ObjectiveId) -> Result<CardView> {
-        self.decide(actor, id, Trigger::FreshReview, Decision { passed: Some(false), ..Decision::default() }).await
+        self.decide(actor, id, Trigger::FreshReview, Decision { passed: Some(false), ..Decision::default() })
+            .await
     }
 
     /// Reopens what is done; counted as a false pass of the gate if the last verdict was a pass.
@@ -448,7 +463,9 @@ impl Engine {
         let mut tx = self.store().begin().await?;
         let before = get(&mut tx, actor.scope, id).await?;
         if decision.version.is_some_and(|version| version != before.version) {
-            return Err(Error::Conflict(format!("#{id} was changed by somebody else a moment ago. Look again.")));
+            return Err(Error::Conflict(format!(
+                "#{id} was changed by somebody else a moment ago. Look again."
+            )));
         }
         let transition = state_machine::step(&before.facts, trigger)?;
         let moved = transition.to != before.facts.status;
@@ -507,7 +524,8 @@ impl Engine {
 pub(crate) async fn wake_parent(tx: &mut Tx, before: &Objective, transition: &Transition) -> Result<()> {
     match before.parent {
         Some(parent) if transition.wakes_parent => {
-            crate::store::objectives::outbox(tx, before.scope, "child_ended", parent, &before.id.to_string()).await
+            crate::store::objectives::outbox(tx, before.scope, "child_ended", parent, &before.id.to_string())
+                .await
         }
         Some(_) | None => Ok(()),
     }
@@ -579,7 +597,9 @@ async fn dependency(tx: &mut Tx, id: ObjectiveId, needs: ObjectiveId) -> Result<
 }
 
 fn labels(list: &[String]) -> Result<Vec<String>> {
-    if list.len() > 20 || list.iter().any(|l| l.trim().is_empty() || l.len() > 40 || l.chars().any(char::is_control)) {
+    if list.len() > 20
+        || list.iter().any(|l| l.trim().is_empty() || l.len() > 40 || l.chars().any(char::is_control))
+    {
         return Err(Error::BadInput("Up to 20 labels of at most 40 characters each.".into()));
     }
     Ok(list.iter().map(|label| label.trim().to_owned()).collect())

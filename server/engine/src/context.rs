@@ -48,11 +48,16 @@ impl Engine {
                 parts.push(Part::new("Messages", 16_000, text));
             }
             if !objective.last_session_summary.is_empty() {
-                parts.push(Part::new("Last session's summary", 4_000, objective.last_session_summary.clone()));
+                parts.push(Part::new(
+                    "Last session's summary",
+                    4_000,
+                    objective.last_session_summary.clone(),
+                ));
             }
             let notes = self.notes_of(objective);
             if !notes.is_empty() {
-                let tail: String = notes.chars().rev().take(4_000).collect::<Vec<_>>().into_iter().rev().collect();
+                let tail: String =
+                    notes.chars().rev().take(4_000).collect::<Vec<_>>().into_iter().rev().collect();
                 parts.push(Part::new("Your notes (end of NOTES.md)", 5_000, tail));
             }
             let siblings = self.store().siblings(row.scope, objective.id).await?;
@@ -88,7 +93,12 @@ impl Engine {
         if !objective.goal.is_empty() {
             text.push_str(&format!("Goal: {}\n\n", objective.goal));
         }
-        text.push_str(&format!("Repository {}, base branch {}, branch {}.\n\n", repo.name, objective.base, objective.branch()));
+        text.push_str(&format!(
+            "Repository {}, base branch {}, branch {}.\n\n",
+            repo.name,
+            objective.base,
+            objective.branch()
+        ));
         text.push_str("### Brief\n\n");
         text.push_str(&context_document::quoted(&objective.brief));
         text.push_str("\n### Acceptance criteria (locked)\n\n");

@@ -195,7 +195,8 @@ fn lookup(name: &str) -> Result<Option<Identity>> {
     for line in passwd.lines() {
         let fields: Vec<&str> = line.split(':').collect();
         if fields.first() == Some(&name)
-            && let (Some(Ok(uid)), Some(Ok(gid))) = (fields.get(2).map(|n| n.parse()), fields.get(3).map(|n| n.parse()))
+            && let (Some(Ok(uid)), Some(Ok(gid))) =
+                (fields.get(2).map(|n| n.parse()), fields.get(3).map(|n| n.parse()))
         {
             if uid == 0 || gid == 0 {
                 return Err(Error::Refused(format!("The user {name} is root. Agents never run as root.")));

@@ -53,7 +53,9 @@ fn files(bytes: &[u8]) -> DiffView {
     while let Some(field) = fields.next() {
         let text = String::from_utf8_lossy(field);
         let mut parts = text.splitn(3, '\t');
-        let (Some(added), Some(removed), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let (Some(added), Some(removed), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
         let binary = added == "-";
         let (added, removed) = (added.parse().unwrap_or(0), removed.parse().unwrap_or(0));
         let mut old_path = None;
@@ -114,7 +116,10 @@ fn fill(view: &mut DiffView, patch: &[u8]) {
             }
             continue;
         };
-        let (Some(mark @ (b' ' | b'+' | b'-')), text) = (raw.first(), raw.get(1..).unwrap_or_default()) else { continue };
+        let (Some(mark @ (b' ' | b'+' | b'-')), text) = (raw.first(), raw.get(1..).unwrap_or_default())
+        else {
+            continue;
+        };
         if lines_left == 0 {
             file.note = Some("The rest is not shown: the diff is long.".into());
             continue;
@@ -172,7 +177,10 @@ mod tests {
         assert_eq!(view.files[0].change, "added");
         assert_eq!(view.files[0].hunks[0].lines[0].text, "diff --git evil");
         let lines: Vec<_> = view.files[2].hunks[0].lines.iter().map(|l| (l.mark, l.old, l.new)).collect();
-        assert_eq!(lines, [(' ', Some(1), Some(1)), ('-', Some(2), None), ('+', None, Some(2)), ('+', None, Some(3))]);
+        assert_eq!(
+            lines,
+            [(' ', Some(1), Some(1)), ('-', Some(2), None), ('+', None, Some(2)), ('+', None, Some(3))]
+        );
         assert_eq!(view.files[1].note.as_deref(), Some("Binary file"));
     }
 }

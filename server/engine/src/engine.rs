@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::git::Git;
 use crate::health::Tasks;
 use crate::store::Store;
+use crate::store::cards::ObjectiveFields;
 use crate::store::people::UserRow;
 use crate::tmux::Tmux;
 
@@ -286,7 +287,9 @@ impl Engine {
     pub(crate) fn live_lines(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, RunStatus>> {
         self.0.live.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-    pub(crate) fn launches(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Option<std::time::Instant>>> {
+    pub(crate) fn launches(
+        &self,
+    ) -> std::sync::MutexGuard<'_, HashMap<SessionId, Option<std::time::Instant>>> {
         self.0.launches.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
     pub(crate) fn settling(&self) -> std::sync::MutexGuard<'_, HashSet<SessionId>> {
@@ -325,7 +328,8 @@ impl Engine {
 
     /// The cap that was set: run-time setting, else environment, else 25.
     pub(crate) async fn cap_setting(&self) -> Result<u32> {
-        let stored = self.0.store.setting("max_concurrent_sessions").await?.and_then(|text| text.parse().ok());
+        let stored =
+            self.0.store.setting("max_concurrent_sessions").await?.and_then(|text| text.parse().ok());
         Ok(stored.or(self.0.config.cap).unwrap_or(DEFAULT_CAP))
     }
 
@@ -413,6 +417,16 @@ impl Engine {
     /// Objectives by number.
     pub async fn list(&self, scope: Scope, query: &ListQuery) -> Result<Vec<CardView>> {
         self.0.store.list(scope, query).await
+    }
+
+    /// The fields beside the card that REST shows, for objectives in a range of numbers.
+    pub async fn fields(
+        &self,
+        scope: Scope,
+        first: ObjectiveId,
+        last: ObjectiveId,
+    ) -> Result<HashMap<ObjectiveId, ObjectiveFields>> {
+        self.0.store.fields(scope, first, last).await
     }
 
     /// What waits for a person, oldest first.
@@ -507,7 +521,9 @@ impl Engine {
         };
         let name = for_actor.trim();
         if name.is_empty() || name.len() > 60 || name.chars().any(char::is_control) {
-            return Err(Error::BadInput("Name who uses the token, with --actor, in up to 60 characters.".into()));
+            return Err(Error::BadInput(
+                "Name who uses the token, with --actor, in up to 60 characters.".into(),
+            ));
         }
         self.0.store.create_token(actor, token_hash, prefix, name, access).await
     }

@@ -36,21 +36,36 @@ impl Output {
 
 /// Options that switch off whatever a hostile repository could make git run.
 const HARDENED: &[&str] = &[
-    "-c", "core.hooksPath=/dev/null",
-    "-c", "core.fsmonitor=false",
-    "-c", "core.pager=cat",
-    "-c", "core.attributesFile=/dev/null",
-    "-c", "diff.external=",
-    "-c", "credential.helper=",
-    "-c", "gc.auto=0",
-    "-c", "maintenance.auto=false",
-    "-c", "protocol.ext.allow=never",
-    "-c", "protocol.file.allow=always",
-    "-c", "transfer.fsckObjects=true",
-    "-c", "fetch.fsckObjects=true",
-    "-c", "receive.denyCurrentBranch=updateInstead",
-    "-c", "user.name=Opkit",
-    "-c", "user.email=opkit@localhost",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.pager=cat",
+    "-c",
+    "core.attributesFile=/dev/null",
+    "-c",
+    "diff.external=",
+    "-c",
+    "credential.helper=",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "maintenance.auto=false",
+    "-c",
+    "protocol.ext.allow=never",
+    "-c",
+    "protocol.file.allow=always",
+    "-c",
+    "transfer.fsckObjects=true",
+    "-c",
+    "fetch.fsckObjects=true",
+    "-c",
+    "receive.denyCurrentBranch=updateInstead",
+    "-c",
+    "user.name=Opkit",
+    "-c",
+    "user.email=opkit@localhost",
 ];
 
 impl Git {
@@ -89,7 +104,11 @@ impl Git {
     }
 
     /// Runs git on a path that is not ours, as that path's owner.
-    pub(crate) async fn as_owner<S: AsRef<OsStr>>(&self, owner: Option<(u32, u32)>, args: &[S]) -> Result<Output> {
+    pub(crate) async fn as_owner<S: AsRef<OsStr>>(
+        &self,
+        owner: Option<(u32, u32)>,
+        args: &[S],
+    ) -> Result<Output> {
         self.start(args.iter().map(|arg| arg.as_ref().to_owned()).collect(), owner, None, 4 << 20).await
     }
 

@@ -100,7 +100,9 @@ impl Engine {
     fn mode(&self) -> String {
         match self.identity() {
             Some(identity) => format!("homes: every session runs as opkit-agent ({})", identity.uid),
-            None => "homes: every session runs as the service's own user, and only the wall separates them".into(),
+            None => {
+                "homes: every session runs as the service's own user, and only the wall separates them".into()
+            }
         }
     }
 
@@ -114,9 +116,14 @@ impl Engine {
         let abi = fs_abi();
         lines.push((abi >= 3, format!("Landlock ABI {abi}; 3 or more is needed for an enforced wall")));
         let free = self.disk_free() >> 20;
-        lines.push((!self.disk_is_low(), format!("{free} MB free; below {} MB nothing starts", DISK_FLOOR >> 20)));
+        lines.push((
+            !self.disk_is_low(),
+            format!("{free} MB free; below {} MB nothing starts", DISK_FLOOR >> 20),
+        ));
         match crate::kill_switch::reason(&self.dirs().kill_switch()) {
-            Some(why) => lines.push((false, format!("Kill switch: {why} Run `opkit enable` to start again."))),
+            Some(why) => {
+                lines.push((false, format!("Kill switch: {why} Run `opkit enable` to start again.")))
+            }
             None => lines.push((true, "Kill switch is off".into())),
         }
         if let Some(claude) = self.agents().claude() {
@@ -131,7 +138,10 @@ impl Engine {
             Ok(accounts) => {
                 for account in accounts {
                     let fine = account.state == "available";
-                    lines.push((fine, format!("Account {}: {} {}", account.name, account.state, account.reason)));
+                    lines.push((
+                        fine,
+                        format!("Account {}: {} {}", account.name, account.state, account.reason),
+                    ));
                 }
             }
             Err(error) => lines.push((false, format!("The database does not answer: {error}"))),
@@ -160,7 +170,9 @@ impl Engine {
     /// Lifts the kill switch. Only the machine itself may.
     pub async fn enable(&self, actor: &Actor) -> Result<()> {
         if actor.access < Access::Owner {
-            return Err(Error::Forbidden("Only the command line on the machine enables again: opkit enable".into()));
+            return Err(Error::Forbidden(
+                "Only the command line on the machine enables again: opkit enable".into(),
+            ));
         }
         crate::kill_switch::lift(&self.dirs().kill_switch())?;
         self.audit(actor, "enable", "", serde_json::json!({})).await?;
@@ -179,6 +191,7 @@ fn fs_abi() -> u32 {
         return 0;
     }
     match version {
+        (major, minor) if (major, minor) >= (6, 15) => 7,
         (major, minor) if (major, minor) >= (6, 12) => 6,
         (major, minor) if (major, minor) >= (6, 10) => 5,
         (major, minor) if (major, minor) >= (6, 7) => 4,

@@ -32,5 +32,6 @@ pub use agents::DEMO_SCRIPTS;
 pub use engine::{Config, Engine, ListQuery, Moved, NewRepo, SessionCall, SessionQuery};
 pub use error::{Error, Result};
 pub use feed::FeedStream;
+pub use store::cards::ObjectiveFields;
 pub use store::people::UserRow;
 pub use terminal::TerminalStream;

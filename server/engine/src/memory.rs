@@ -24,11 +24,14 @@ pub(crate) fn read_bytes(dir: &Path, name: &str) -> Result<Vec<u8>, String> {
     // NONBLOCK: a pipe that nobody writes to must not hold us.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let file = rustix::fs::openat2(&handle, name, flags, Mode::empty(), beneath).map_err(|error| match error {
-        rustix::io::Errno::NOENT => format!("{name} is missing."),
-        rustix::io::Errno::LOOP | rustix::io::Errno::XDEV => format!("{name} is a link. Only a regular file counts."),
-        other => format!("{name} cannot be read: {other}."),
-    })?;
+    let file =
+        rustix::fs::openat2(&handle, name, flags, Mode::empty(), beneath).map_err(|error| match error {
+            rustix::io::Errno::NOENT => format!("{name} is missing."),
+            rustix::io::Errno::LOOP | rustix::io::Errno::XDEV => {
+                format!("{name} is a link. Only a regular file counts.")
+            }
+            other => format!("{name} cannot be read: {other}."),
+        })?;
     let file = std::fs::File::from(file);
     let meta = file.metadata().map_err(|error| format!("{name} cannot be read: {error}."))?;
     if !meta.is_file() {
@@ -46,9 +49,13 @@ pub(crate) fn read_bytes(dir: &Path, name: &str) -> Result<Vec<u8>, String> {
 pub(crate) fn artifact(dir: &Path) -> Result<String, String> {
     let text = read_text(dir, "ARTIFACT.md")?;
     let said: String = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
-    let placeholder = ["todo", "tbd", "placeholder"].iter().any(|word| said.trim().eq_ignore_ascii_case(word));
+    let placeholder =
+        ["todo", "tbd", "placeholder"].iter().any(|word| said.trim().eq_ignore_ascii_case(word));
     if said.trim().len() < 20 || placeholder {
-        return Err("ARTIFACT.md says nothing. Write what was done, where, and the evidence for each criterion.".into());
+        return Err(
+            "ARTIFACT.md says nothing. Write what was done, where, and the evidence for each criterion."
+                .into(),
+        );
     }
     Ok(text)
 }
@@ -89,7 +96,8 @@ mod tests {
         std::os::unix::fs::symlink("secret", path.join("ARTIFACT.md")).unwrap();
         assert!(artifact(path).unwrap_err().contains("link"));
         std::fs::remove_file(path.join("ARTIFACT.md")).unwrap();
-        rustix::fs::mknodat(CWD, path.join("ARTIFACT.md"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        rustix::fs::mknodat(CWD, path.join("ARTIFACT.md"), rustix::fs::FileType::Fifo, Mode::RUSR, 0)
+            .unwrap();
         assert!(artifact(path).unwrap_err().contains("regular file"));
         std::fs::remove_file(path.join("ARTIFACT.md")).unwrap();
         std::fs::write(path.join("ARTIFACT.md"), vec![b'a'; (LIMIT + 1) as usize]).unwrap();

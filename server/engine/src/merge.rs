@@ -23,9 +23,14 @@ impl Engine {
             let base = self.commit_of(&mirror, &base_ref).await?.ok_or_else(|| {
                 Error::Conflict(format!("The base branch {} is gone from the repository.", objective.base))
             })?;
-            let reachable = self.git().run(&mirror, &["merge-base", "--is-ancestor", head, &base], 100).await?;
+            let reachable =
+                self.git().run(&mirror, &["merge-base", "--is-ancestor", head, &base], 100).await?;
             if reachable.ok {
-                return Ok(format!("Merged into {}: {} is part of it.", objective.base, &head[..12.min(head.len())]));
+                return Ok(format!(
+                    "Merged into {}: {} is part of it.",
+                    objective.base,
+                    &head[..12.min(head.len())]
+                ));
             }
             let commit = self.merge_commit(&mirror, objective, &base, head).await?;
             match self.push(&repo.source, &mirror, &commit, &base_ref).await? {
@@ -51,7 +56,10 @@ impl Engine {
         base: &str,
         head: &str,
     ) -> Result<String> {
-        let tree = self.git().run(mirror, &["merge-tree", "--write-tree", "--name-only", base, head], 1 << 20).await?;
+        let tree = self
+            .git()
+            .run(mirror, &["merge-tree", "--write-tree", "--name-only", base, head], 1 << 20)
+            .await?;
         if tree.status == Some(1) {
             let text = tree.text();
             let files: Vec<String> =
@@ -66,11 +74,18 @@ impl Engine {
             return Err(failure(&tree));
         }
         let tree_id = tree.text().lines().next().unwrap_or_default().to_owned();
-        let message = format!("Merge obj/{}: {}\n\nObjective: #{}", objective.id, objective.title, objective.id);
+        let message =
+            format!("Merge obj/{}: {}\n\nObjective: #{}", objective.id, objective.title, objective.id);
         self.git().must(mirror, &["commit-tree", &tree_id, "-p", base, "-p", head, "-m", &message]).await
     }
 
-    async fn push(&self, source: &str, mirror: &std::path::Path, commit: &str, base_ref: &str) -> Result<Pushed> {
+    async fn push(
+        &self,
+        source: &str,
+        mirror: &std::path::Path,
+        commit: &str,
+        base_ref: &str,
+    ) -> Result<Pushed> {
         let owner = owner_of(source)?;
         let refspec = format!("{commit}:{base_ref}");
         let mirror_text = mirror.to_string_lossy();
@@ -96,14 +111,18 @@ impl Engine {
         if text.contains("fetch first") || text.contains("non-fast-forward") || text.contains("stale info") {
             return Ok(Pushed::Moved("somebody pushed meanwhile".into()));
         }
-        if text.contains("unstaged changes") || text.contains("uncommitted changes") || text.contains("not up-to-date") {
+        if text.contains("unstaged changes")
+            || text.contains("uncommitted changes")
+            || text.contains("not up-to-date")
+        {
             return Err(Error::Conflict(format!(
                 "The checked-out {} in the registered repository has changes that are not committed. Commit or \
                  stash them, then integrate again.",
                 base_ref.trim_start_matches("refs/heads/")
             )));
         }
-        let last = output.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
+        let last =
+            output.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
         Err(Error::Conflict(format!("The repository refused the merge: {}", short(last))))
     }
 }
@@ -112,4 +131,3 @@ enum Pushed {
     Yes,
     Moved(String),
 }
-

@@ -44,7 +44,13 @@ impl Engine {
     }
 
     /// Events of one objective, ascending.
-    pub async fn events(&self, scope: Scope, id: ObjectiveId, after: i64, limit: u32) -> Result<Vec<EventView>> {
+    pub async fn events(
+        &self,
+        scope: Scope,
+        id: ObjectiveId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<EventView>> {
         self.store().card(scope, id).await?;
         self.store().events(scope, id, after, limit).await
     }

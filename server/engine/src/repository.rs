@@ -16,7 +16,8 @@ use crate::store::people::audit_in;
 use crate::store::repositories::{NewRepoRow, RepoRow, insert};
 
 /// In a mirror: attributes of the tree never hide or change anything in an export.
-const MIRROR_ATTRIBUTES: &str = "* -export-ignore -export-subst -filter -ident -text -diff -merge -working-tree-encoding\n";
+const MIRROR_ATTRIBUTES: &str =
+    "* -export-ignore -export-subst -filter -ident -text -diff -merge -working-tree-encoding\n";
 
 impl Engine {
     /// Registers a repository: checks it, mirrors it, resolves its base. Nothing is left behind on a refusal.
@@ -32,7 +33,8 @@ impl Engine {
                 "A repository named “{name}” is registered already. Give another name."
             )));
         }
-        let verify = new.verify.as_deref().map(|text| long_text("verify command", text.trim())).transpose()?;
+        let verify =
+            new.verify.as_deref().map(|text| long_text("verify command", text.trim())).transpose()?;
         // The mirror is made under a number of its own and renamed once the row exists.
         let staging = self.dirs().root.join(format!("mirrors/new-{}.git", uuid::Uuid::new_v4().simple()));
         let prepared = self.prepare_mirror(&staging, &source, new.base.as_deref()).await;
@@ -66,7 +68,10 @@ impl Engine {
         tx.commit().await?;
         self.changed();
         let repos = self.store().repos(actor.scope).await?;
-        repos.into_iter().find(|repo| repo.id == id).ok_or_else(|| Error::NotFound("The repository vanished.".into()))
+        repos
+            .into_iter()
+            .find(|repo| repo.id == id)
+            .ok_or_else(|| Error::NotFound("The repository vanished.".into()))
     }
 
     async fn prepare_mirror(&self, mirror: &Path, source: &str, base: Option<&str>) -> Result<String> {
@@ -78,10 +83,8 @@ impl Engine {
         fs::create_dir_all(mirror.join("info"))?;
         fs::write(mirror.join("info/attributes"), MIRROR_ATTRIBUTES)?;
         self.fetch_source(mirror, source).await?;
-        let heads = self
-            .git()
-            .must(mirror, &["for-each-ref", "--format=%(refname:strip=2)", "refs/heads"])
-            .await?;
+        let heads =
+            self.git().must(mirror, &["for-each-ref", "--format=%(refname:strip=2)", "refs/heads"]).await?;
         let heads: Vec<&str> = heads.lines().filter(|head| !head.is_empty()).collect();
         if heads.is_empty() {
             return Err(Error::Refused(format!(
@@ -109,7 +112,10 @@ impl Engine {
     /// The source's own HEAD if it is a branch, else main or master, else the only branch.
     async fn default_branch(&self, source: &str, heads: &[&str]) -> Result<String> {
         let owner = owner_of(source)?;
-        let head = self.git().as_owner(owner, &["-c", &safe(source), "ls-remote", "--symref", "--", source, "HEAD"]).await?;
+        let head = self
+            .git()
+            .as_owner(owner, &["-c", &safe(source), "ls-remote", "--symref", "--", source, "HEAD"])
+            .await?;
         let named = String::from_utf8_lossy(&head.stdout)
             .lines()
             .find_map(|line| line.strip_prefix("ref: refs/heads/")?.split('\t').next().map(str::to_owned));
@@ -133,17 +139,41 @@ impl Engine {
         let owner = owner_of(source)?;
         let output = match owner {
             None => {
-                let args =
-                    ["-c", &safe(source), "--git-dir", &mirror.to_string_lossy(), "fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", source, refspec, not_ours];
+                let args = [
+                    "-c",
+                    &safe(source),
+                    "--git-dir",
+                    &mirror.to_string_lossy(),
+                    "fetch",
+                    "-q",
+                    "--no-tags",
+                    "--no-write-fetch-head",
+                    "--",
+                    source,
+                    refspec,
+                    not_ours,
+                ];
                 self.git().as_owner(None, &args).await?
             }
             Some(owner) => {
                 // The owner may read the source and not write the mirror: a bundle goes between.
-                let handover = self.dirs().root.join(format!("run/handover-{}", uuid::Uuid::new_v4().simple()));
+                let handover =
+                    self.dirs().root.join(format!("run/handover-{}", uuid::Uuid::new_v4().simple()));
                 let bundle = self.bundle_as_owner(owner, source, &handover).await;
                 let output = match bundle {
                     Ok(()) => {
-                        let args = ["--git-dir", &mirror.to_string_lossy(), "fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", &handover.to_string_lossy(), refspec, not_ours];
+                        let args = [
+                            "--git-dir",
+                            &mirror.to_string_lossy(),
+                            "fetch",
+                            "-q",
+                            "--no-tags",
+                            "--no-write-fetch-head",
+                            "--",
+                            &handover.to_string_lossy(),
+                            refspec,
+                            not_ours,
+                        ];
                         self.git().as_owner(None, &args).await
                     }
                     Err(error) => Err(error),
@@ -158,12 +188,22 @@ impl Engine {
         Err(Error::Refused(format!(
             "The repository {} cannot be read: {}",
             short(source),
-            output.stderr.lines().last().unwrap_or("git gave no reason").chars().take(300).collect::<String>()
+            output
+                .stderr
+                .lines()
+                .last()
+                .unwrap_or("git gave no reason")
+                .chars()
+                .take(300)
+                .collect::<String>()
         )))
     }
 
     async fn bundle_as_owner(&self, owner: (u32, u32), source: &str, file: &Path) -> Result<()> {
-        let heads = self.git().as_owner(Some(owner), &["-C", source, "for-each-ref", "--count=1", "refs/heads"]).await?;
+        let heads = self
+            .git()
+            .as_owner(Some(owner), &["-C", source, "for-each-ref", "--count=1", "refs/heads"])
+            .await?;
         if heads.ok && heads.stdout.is_empty() {
             return Err(Error::Refused(format!(
                 "The repository {} has no commit yet. Make a first commit, then add it again.",
@@ -171,12 +211,23 @@ impl Engine {
             )));
         }
         let out = fs::File::create(file)?;
-        let made = self.git().owner_to_file(owner, &["-C", source, "bundle", "create", "-q", "-", "--branches"], out).await?;
-        if made.ok { Ok(()) } else {
+        let made = self
+            .git()
+            .owner_to_file(owner, &["-C", source, "bundle", "create", "-q", "-", "--branches"], out)
+            .await?;
+        if made.ok {
+            Ok(())
+        } else {
             Err(Error::Refused(format!(
                 "The repository {} cannot be read as its owner: {}",
                 short(source),
-                made.stderr.lines().last().unwrap_or("git gave no reason").chars().take(300).collect::<String>()
+                made.stderr
+                    .lines()
+                    .last()
+                    .unwrap_or("git gave no reason")
+                    .chars()
+                    .take(300)
+                    .collect::<String>()
             )))
         }
     }
@@ -195,7 +246,10 @@ impl Engine {
     /// The commit a name stands for in a mirror.
     pub(crate) async fn commit_of(&self, mirror: &Path, name: &str) -> Result<Option<String>> {
         let wanted = format!("{name}^{{commit}}");
-        let output = self.git().run(mirror, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted], 200).await?;
+        let output = self
+            .git()
+            .run(mirror, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted], 200)
+            .await?;
         Ok(output.ok.then(|| output.text()))
     }
 
@@ -255,7 +309,10 @@ impl Engine {
 const SAMPLE: &[(&str, &str)] = &[
     ("README.md", "# Sample\n\nA small repository that Opkit made, to try objectives on.\n"),
     ("greet.sh", "#!/bin/sh\n# Greets whoever is named, or the world.\necho \"Hello, ${1:-world}\"\n"),
-    ("test.sh", "#!/bin/sh\n# Exit status 0 means that everything is as it should be.\nset -e\ntest \"$(sh greet.sh)\" = \"Hello, world\"\necho \"1 passed\"\n"),
+    (
+        "test.sh",
+        "#!/bin/sh\n# Exit status 0 means that everything is as it should be.\nset -e\ntest \"$(sh greet.sh)\" = \"Hello, world\"\necho \"1 passed\"\n",
+    ),
 ];
 
 /// Checks what a person gave as path or URL.
@@ -267,7 +324,8 @@ fn source(text: &str) -> Result<String> {
     if text.len() > 2000 || text.chars().any(char::is_control) || text.starts_with('-') {
         return Err(Error::BadInput("That is not a path or URL of a git repository.".into()));
     }
-    let url = ["https://", "http://", "ssh://", "git://", "file://"].iter().any(|scheme| text.starts_with(scheme));
+    let url =
+        ["https://", "http://", "ssh://", "git://", "file://"].iter().any(|scheme| text.starts_with(scheme));
     if url {
         return Ok(text.to_owned());
     }
@@ -279,7 +337,10 @@ fn source(text: &str) -> Result<String> {
         if text.contains('@') && text.contains(':') {
             return Ok(text.to_owned());
         }
-        return Err(Error::BadInput(format!("“{}” is not an absolute path. Give the whole path.", short(text))));
+        return Err(Error::BadInput(format!(
+            "“{}” is not an absolute path. Give the whole path.",
+            short(text)
+        )));
     }
     let path = path.canonicalize().map_err(|error| {
         Error::Refused(format!("The repository {} cannot be read: {error}.", short(text)))

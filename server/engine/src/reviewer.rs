@@ -16,7 +16,12 @@ const DIFF_BYTES: usize = 2 << 20;
 
 impl Engine {
     /// Fills `review/<session>`: brief, criteria, artifact, net diff; the export itself is unpacked by the runner.
-    pub(crate) async fn prepare_review(&self, row: &SessionRow, objective: &Objective, repo: &RepoRow) -> Result<()> {
+    pub(crate) async fn prepare_review(
+        &self,
+        row: &SessionRow,
+        objective: &Objective,
+        repo: &RepoRow,
+    ) -> Result<()> {
         let commit = row.commit.as_deref().ok_or_else(|| Error::Refused("Nothing was delivered.".into()))?;
         let base = objective.base_commit.as_deref().unwrap_or_default();
         let mirror = self.dirs().mirror(repo.id());

@@ -11,6 +11,7 @@ use opkit_domain::session::{Outcome, Role, StopRequest, files};
 use sha2::{Digest, Sha256};
 
 pub(crate) use probe::{Runner, kill_leftovers, runner};
+pub(crate) use spec::TAKE_BRANCH;
 
 use crate::data_dir::{give, mode, own_dir, write_atomically};
 use crate::engine::Engine;

@@ -14,7 +14,7 @@ use crate::board::{attention_note, wake_parent};
 use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::session_manager::kill_leftovers;
+use crate::session_manager::{TAKE_BRANCH, kill_leftovers};
 use crate::store::Tx;
 use crate::store::accounts::set_state;
 use crate::store::events::{NewEvent, append};
@@ -107,7 +107,10 @@ impl Engine {
         let found = if stopped {
             Found::plain(Outcome::Stopped, "It was asked to stop, and its runner vanished.".into())
         } else {
-            Found::plain(Outcome::Lost, "The runner vanished: it was killed, or the machine went down.".into())
+            Found::plain(
+                Outcome::Lost,
+                "The runner vanished: it was killed, or the machine went down.".into(),
+            )
         };
         self.finish(row, found).await
     }
@@ -129,7 +132,12 @@ impl Engine {
         let memory = self.dirs().memory(objective.id);
         found.notes = crate::memory::read_text(&memory, "NOTES.md").ok();
         let artifact = crate::memory::artifact(&memory);
-        found.head = self.fetch_result(row, objective).await?;
+        // A bundle step that failed has said why: usually that there is nothing beyond the base.
+        let no_branch = found
+            .exit
+            .as_ref()
+            .is_some_and(|exit| exit.collect_failed.iter().any(|line| line.starts_with(TAKE_BRANCH)));
+        found.head = if no_branch { None } else { self.fetch_result(row, objective).await? };
         found.kept = self.fetch_rescue(row, objective).await;
         if found.outcome == Outcome::Finished {
             match (&found.head, &artifact) {
@@ -224,7 +232,8 @@ impl Engine {
         let rescue = self.dirs().rescue(objective.repo);
         let mirror = self.dirs().mirror(objective.repo);
         if !rescue.exists() {
-            let made = self.git().as_owner(None, &["init", "-q", "--bare", &rescue.to_string_lossy()]).await.ok()?;
+            let made =
+                self.git().as_owner(None, &["init", "-q", "--bare", &rescue.to_string_lossy()]).await.ok()?;
             if !made.ok {
                 return None;
             }
@@ -232,7 +241,8 @@ impl Engine {
             fs::write(alternates, format!("{}\n", mirror.join("objects").display())).ok()?;
         }
         let name = format!("refs/rescue/{}/{}", objective.id, row.id);
-        let fetched = fetch_bundle(self, &rescue, &bundle, &format!("+refs/opkit/rescue:{name}")).await.ok()?;
+        let fetched =
+            fetch_bundle(self, &rescue, &bundle, &format!("+refs/opkit/rescue:{name}")).await.ok()?;
         let _ = fs::remove_file(&bundle);
         fetched.then(|| format!("What was not committed is kept as {name} in the rescue repository."))
     }
@@ -308,7 +318,9 @@ impl Engine {
                 let until = found.exit.as_ref().and_then(|exit| exit.reset_at);
                 let (until, why) = match until {
                     Some(until) => (until, "usage limit"),
-                    None => (now_ms() + DEFAULT_COOL_DOWN_MS, "usage limit without a stated end: 5 hours assumed"),
+                    None => {
+                        (now_ms() + DEFAULT_COOL_DOWN_MS, "usage limit without a stated end: 5 hours assumed")
+                    }
                 };
                 set_state(tx, &row.account, "cooling_down", why, Some(until)).await
             }
@@ -373,7 +385,10 @@ impl Engine {
             to: moved.then_some(transition.to),
             trigger: trigger.name(),
             actor: &format!("session {}", row.id.short()),
-            reason: &format!("{} session {}: {reason}", row.role, found.outcome).chars().take(1000).collect::<String>(),
+            reason: &format!("{} session {}: {reason}", row.role, found.outcome)
+                .chars()
+                .take(1000)
+                .collect::<String>(),
             session: Some(&row.id),
         };
         append(tx, row.scope, event).await?;
@@ -437,7 +452,9 @@ fn beside(row: &SessionRow, before: &Objective, found: &Found) -> Beside {
     let failures = c.run_failures + c.start_failures + c.review_errors;
     let pause = match found.outcome {
         Outcome::Overloaded => OVERLOAD_PAUSE_MS,
-        Outcome::NeverRan | Outcome::Failed | Outcome::Killed | Outcome::Lost => RETRY_PAUSE_MS << failures.min(6),
+        Outcome::NeverRan | Outcome::Failed | Outcome::Killed | Outcome::Lost => {
+            RETRY_PAUSE_MS << failures.min(6)
+        }
         Outcome::Finished
         | Outcome::Blocked
         | Outcome::TurnLimit
@@ -470,7 +487,10 @@ fn beside(row: &SessionRow, before: &Objective, found: &Found) -> Beside {
         round_mark: matches!(found.product, Product::Verdict(Decision::Pass)).then_some('P'),
         passed,
         head_commit: found.head.clone(),
-        summary: work.then(|| exit.map(|exit| exit.summary.clone())).flatten().filter(|text| !text.is_empty()),
+        summary: work
+            .then(|| exit.map(|exit| exit.summary.clone()))
+            .flatten()
+            .filter(|text| !text.is_empty()),
         verdict: found.verdict.as_ref().map(|verdict| verdict.verdict.to_string()),
         criteria: met.or(by_floor),
         cost_usd_micros: exit.map_or(0, |exit| exit.cost_usd_micros),
@@ -506,7 +526,8 @@ fn floor_findings(floor: &FloorResult) -> Vec<String> {
             Some(at) => format!("Criterion {} is not met: its check", at + 1),
             None => format!("The {} command", command.title),
         };
-        let output: String = command.output.chars().rev().take(1500).collect::<Vec<_>>().into_iter().rev().collect();
+        let output: String =
+            command.output.chars().rev().take(1500).collect::<Vec<_>>().into_iter().rev().collect();
         let output = if output.trim().is_empty() { "no output".to_owned() } else { output.trim().to_owned() };
         lines.push(format!("{what} `{}` {how}. Output: {output}", command.command));
     }

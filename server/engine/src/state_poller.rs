@@ -233,7 +233,13 @@ impl Engine {
         }));
         if seen.noted.is_none_or(|at| at.elapsed() > NOTE_EVERY) {
             self.store()
-                .note_activity(&row.id, &status.activity, status.turns, status.cost_usd_micros, status.denials)
+                .note_activity(
+                    &row.id,
+                    &status.activity,
+                    status.turns,
+                    status.cost_usd_micros,
+                    status.denials,
+                )
                 .await?;
             #[expect(clippy::disallowed_methods, reason = "a monotonic reading, not the wall clock")]
             {

@@ -41,10 +41,9 @@ impl Store {
             .busy_timeout(Duration::from_secs(10))
             .pragma("journal_size_limit", "16777216");
         let writer = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await?;
-        sqlx::migrate!("../../migrations")
-            .run(&writer)
-            .await
-            .map_err(|error| anyhow::Error::new(error).context("the database could not be brought up to date"))?;
+        sqlx::migrate!("../../migrations").run(&writer).await.map_err(|error| {
+            anyhow::Error::new(error).context("the database could not be brought up to date")
+        })?;
         let read = SqlitePoolOptions::new()
             .max_connections(4)
             .connect_with(options.read_only(true).create_if_missing(false))

@@ -76,7 +76,13 @@ impl Engine {
     }
 
     /// Bytes of a record for download: where they really begin, and at most `max` of them.
-    pub async fn record(&self, scope: Scope, id: &SessionId, from: u64, max: usize) -> Result<(u64, Vec<u8>)> {
+    pub async fn record(
+        &self,
+        scope: Scope,
+        id: &SessionId,
+        from: u64,
+        max: usize,
+    ) -> Result<(u64, Vec<u8>)> {
         self.session(scope, id).await?;
         let record = Record::open(&self.dirs().session(id));
         let from = from.max(record.oldest());

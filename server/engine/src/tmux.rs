@@ -64,22 +64,55 @@ impl Tmux {
     }
 
     /// Opens a window that runs exactly these arguments (no shell) and gives `window pane` ids.
-    pub(crate) async fn open(&self, socket: &Path, name: ObjectiveId, argv: &[&std::ffi::OsStr]) -> Result<String> {
+    pub(crate) async fn open(
+        &self,
+        socket: &Path,
+        name: ObjectiveId,
+        argv: &[&std::ffi::OsStr],
+    ) -> Result<String> {
         let _turn = self.turn.lock().await;
         let (alive, _) = self.run(socket, &os(&["has-session", "-t", "=opkit"])).await?;
         if !alive {
             let (ok, text) = self
-                .run(socket, &os(&["new-session", "-d", "-s", "opkit", "-n", "keeper", "/usr/bin/tail", "-f", "/dev/null"]))
+                .run(
+                    socket,
+                    &os(&[
+                        "new-session",
+                        "-d",
+                        "-s",
+                        "opkit",
+                        "-n",
+                        "keeper",
+                        "/usr/bin/tail",
+                        "-f",
+                        "/dev/null",
+                    ]),
+                )
                 .await?;
             if !ok && !text.contains("duplicate session") {
                 return Err(Error::Internal(anyhow::anyhow!("tmux could not be started: {text}")));
             }
         }
         let window = format!("obj-{name}");
-        let mut args = os(&["new-window", "-d", "-P", "-F", "#{window_id} #{pane_id}", "-t", "=opkit:", "-n", &window, "--"]);
+        let mut args = os(&[
+            "new-window",
+            "-d",
+            "-P",
+            "-F",
+            "#{window_id} #{pane_id}",
+            "-t",
+            "=opkit:",
+            "-n",
+            &window,
+            "--",
+        ]);
         args.extend_from_slice(argv);
         let (ok, text) = self.run(socket, &args).await?;
-        if ok { Ok(text) } else { Err(Error::Internal(anyhow::anyhow!("tmux did not open a window: {text}"))) }
+        if ok {
+            Ok(text)
+        } else {
+            Err(Error::Internal(anyhow::anyhow!("tmux did not open a window: {text}")))
+        }
     }
 
     /// Removes windows whose program ended more than ten minutes ago.
@@ -95,7 +128,9 @@ impl Tmux {
         let mut removed = 0;
         for line in text.lines() {
             let mut words = line.split(' ');
-            let (Some(window), Some("1"), Some(at)) = (words.next(), words.next(), words.next()) else { continue };
+            let (Some(window), Some("1"), Some(at)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
             if at.parse::<i64>().is_ok_and(|at| now_s - at > KEEP_ENDED_S) {
                 self.run(socket, &os(&["kill-window", "-t", window])).await?;
                 removed += 1;

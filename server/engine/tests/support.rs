@@ -45,7 +45,8 @@ pub fn session_binary() -> PathBuf {
 /// A directory that the agents' user can pass.
 pub fn open_dir() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::Builder::new().prefix("opkit-").tempdir_in("/var/tmp").expect("a temporary directory");
+    let dir =
+        tempfile::Builder::new().prefix("opkit-").tempdir_in("/var/tmp").expect("a temporary directory");
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711)).expect("its mode");
     dir
 }
@@ -125,10 +126,21 @@ impl World {
     }
 
     async fn dump(&self) {
-        for card in self.engine.list(SCOPE, &opkit_engine::ListQuery { limit: 100, ..Default::default() }).await.unwrap_or_default() {
-            eprintln!("#{} {} {:?} {:?} {}", card.id, card.status, card.sub_state, card.attention, card.attention_note);
+        for card in self
+            .engine
+            .list(SCOPE, &opkit_engine::ListQuery { limit: 100, ..Default::default() })
+            .await
+            .unwrap_or_default()
+        {
+            eprintln!(
+                "#{} {} {:?} {:?} {}",
+                card.id, card.status, card.sub_state, card.attention, card.attention_note
+            );
             for event in self.events(card.id).await {
-                eprintln!("   {} {:?}->{:?} {} {} | {}", event.kind, event.from, event.to, event.trigger, event.actor, event.reason);
+                eprintln!(
+                    "   {} {:?}->{:?} {} {} | {}",
+                    event.kind, event.from, event.to, event.trigger, event.actor, event.reason
+                );
             }
         }
     }
@@ -160,7 +172,10 @@ pub fn bug(repo: &str, title: &str, script: &str) -> NewObjective {
         kind: Kind::Bug,
         brief: "Make it so.".into(),
         goal: String::new(),
-        criteria: vec![Criterion { text: "hello.txt exists".into(), check: Some("test -f hello.txt".into()) }],
+        criteria: vec![Criterion {
+            text: "hello.txt exists".into(),
+            check: Some("test -f hello.txt".into()),
+        }],
         base: None,
         priority: 0,
         agent: None,

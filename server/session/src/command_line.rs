@@ -17,6 +17,7 @@ Started by Opkit:
   opkit-session run SESSION_DIR
   opkit-session enter [--spec FILE] [--proof FILE]
   opkit-session guard [--post] [POLICY]
+  opkit-session snapshot GIT
   opkit-session demo-agent --role work|review --script NAME
 ";
 
@@ -29,6 +30,7 @@ pub fn main() -> ExitCode {
         ["run", dir] => crate::run::run(&PathBuf::from(dir)),
         ["enter", rest @ ..] => crate::enter::main(rest),
         ["guard", rest @ ..] => crate::guard::main(rest),
+        ["snapshot", git] => crate::snapshot::main(git),
         ["demo-agent", rest @ ..] => crate::demo::main(rest),
         ["progress", text @ ..] if !text.is_empty() => crate::call::progress(&text.join(" ")),
         ["blocked", reason @ ..] if !reason.is_empty() => crate::call::blocked(&reason.join(" ")),

@@ -7,3 +7,4 @@ pub mod enter;
 mod files;
 pub mod guard;
 pub mod run;
+mod snapshot;

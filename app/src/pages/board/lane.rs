@@ -81,7 +81,7 @@ fn fact(model: Model, lane: Lane) -> String {
             Status::Planning | Status::Working if live > 0 => format!("{live} live"),
             Status::AiReview if cards.len() > live => format!("{} waiting", cards.len() - live),
             Status::Queue | Status::HumanReview => {
-                let old = oldest.filter(|since| now - since >= 60_000);
+                let old = oldest.filter(|since| now - since >= 3_600_000);
                 old.map(|since| format!("oldest {}", format::age(now - since))).unwrap_or_default()
             }
             Status::Done => {

@@ -19,7 +19,6 @@ use opkit_domain::event::Feed;
 use opkit_domain::ids::ObjectiveId;
 
 use crate::api::objective::{ObjectivePage, context_text, objective};
-use crate::format;
 use crate::live;
 use crate::ui::clock::use_clock;
 use crate::ui::icons::{icon, icon12};
@@ -307,7 +306,7 @@ fn context(page: Page) -> AnyView {
                         " "
                         <span class="mono">{session.id.short().to_owned()}</span>
                         " "
-                        {format::count(u64::from(session.round.max(1)), "round")}
+                        {format!("round {}", session.round.max(1))}
                     </button>
                 }
             })

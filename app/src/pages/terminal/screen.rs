@@ -183,6 +183,8 @@ impl Screen {
                 if let Some(socket) = &self.socket {
                     socket.calm();
                 }
+                // The line that says so comes into view.
+                self.schedule();
             }
         }
     }
@@ -395,7 +397,7 @@ impl Screen {
         }
         self.find();
         self.hit = self.hits.len();
-        self.next_hit(false);
+        self.show_hit();
     }
 
     fn find(&mut self) {
@@ -424,12 +426,14 @@ impl Screen {
             (true, hit) if hit >= count => 1,
             (true, hit) => hit + 1,
             (false, 0 | 1) => count,
-            (false, hit) if hit > count => count,
-            (false, hit) if hit == count && self.shown.hits.get_untracked().0 != count => count,
-            (false, hit) => hit - 1,
+            (false, hit) => hit.min(count + 1) - 1,
         };
-        self.shown.hits.set((self.hit, count));
-        if let Some(line) = self.hits.get(self.hit - 1).copied() {
+        self.show_hit();
+    }
+
+    fn show_hit(&mut self) {
+        self.shown.hits.set((self.hit, self.hits.len()));
+        if let Some(line) = self.hit.checked_sub(1).and_then(|at| self.hits.get(at)).copied() {
             self.pause();
             self.show(line);
         }

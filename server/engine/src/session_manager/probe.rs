@@ -44,7 +44,9 @@ pub(crate) fn kill_leftovers(id: &SessionId) -> usize {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let mut killed = 0;
     for entry in processes.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
         let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
         let marked = environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes());
         if marked && let Some(pid) = Pid::from_raw(pid) {

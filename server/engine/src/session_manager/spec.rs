@@ -22,6 +22,9 @@ const FLOOR_TIMEOUT_S: u64 = 600;
 /// Bytes of a result bundle.
 const BUNDLE_BYTES: u64 = 512 << 20;
 
+/// Title of the step that makes the result bundle; the exit file names it when it fails.
+pub(crate) const TAKE_BRANCH: &str = "Taking the branch";
+
 /// The places of one session.
 struct Places {
     cwd: PathBuf,
@@ -103,13 +106,18 @@ impl Engine {
         let home = self.dirs().state(objective.id, row.role);
         let scratch = self.dirs().scratch(objective.id);
         let worktree = self.dirs().worktree(objective.id);
-        let write =
-            vec![worktree.clone(), self.dirs().memory(objective.id), scratch.clone(), home.clone()];
+        let write = vec![worktree.clone(), self.dirs().memory(objective.id), scratch.clone(), home.clone()];
         Places { cwd: worktree, home, scratch, write, policy }
     }
 
     /// What the agent may read and not write: guard policy, Claude settings, git configuration; and its token.
-    fn write_policy(&self, row: &SessionRow, objective: &Objective, repo: &RepoRow, places: &Places) -> Result<()> {
+    fn write_policy(
+        &self,
+        row: &SessionRow,
+        objective: &Objective,
+        repo: &RepoRow,
+        places: &Places,
+    ) -> Result<()> {
         let policy = GuardPolicy {
             worktree: places.cwd.clone(),
             write: places.write.clone(),
@@ -121,7 +129,11 @@ impl Engine {
         write_atomically(&file, &serde_json::to_vec_pretty(&policy)?, 0o644)?;
         mode(&file, 0o644)?;
         let settings = places.policy.join("settings.json");
-        write_atomically(&settings, &serde_json::to_vec_pretty(&claude_settings(self.runner(), &file))?, 0o444)?;
+        write_atomically(
+            &settings,
+            &serde_json::to_vec_pretty(&claude_settings(self.runner(), &file))?,
+            0o444,
+        )?;
         let git = format!(
             "[safe]\n\tdirectory = {}\n[core]\n\thooksPath = {}\n[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n\
              [maintenance]\n\tauto = false\n[advice]\n\tdetachedHead = false\n[commit]\n\tgpgSign = false\n",
@@ -133,7 +145,12 @@ impl Engine {
         mode(&config, 0o644)?;
         if row.role != Role::Review {
             let token = self.session_token(&row.id)?;
-            hand_over(self, &self.dirs().state(objective.id, row.role).join("token"), token.as_bytes(), 0o600)?;
+            hand_over(
+                self,
+                &self.dirs().state(objective.id, row.role).join("token"),
+                token.as_bytes(),
+                0o600,
+            )?;
         }
         Ok(())
     }
@@ -257,7 +274,11 @@ impl Engine {
             .ok_or_else(|| Error::Refused("The base commit of this objective is not known.".into()))?;
         let mut steps = Vec::new();
         if !objective.worktree_ready {
-            steps.push(step("Clearing the worktree", &places.cwd, &["/usr/bin/find", &worktree, "-mindepth", "1", "-delete"]));
+            steps.push(step(
+                "Clearing the worktree",
+                &places.cwd,
+                &["/usr/bin/find", &worktree, "-mindepth", "1", "-delete"],
+            ));
             steps.push(step(
                 "Making the worktree",
                 &places.cwd,
@@ -292,7 +313,7 @@ impl Engine {
         rescue.max_output = BUNDLE_BYTES;
         rescue.timeout_s = 60;
         let mut result = step(
-            "Taking the branch",
+            TAKE_BRANCH,
             &places.cwd,
             &[&git, "bundle", "create", "-q", "-", &branch, &format!("^{base}")],
         );
@@ -329,7 +350,8 @@ impl Engine {
             timeout_s: FLOOR_TIMEOUT_S,
         };
         let mut commands = Vec::new();
-        let checks = objective.criteria.iter().enumerate().filter_map(|(at, c)| Some((at, c, c.check.as_deref()?)));
+        let checks =
+            objective.criteria.iter().enumerate().filter_map(|(at, c)| Some((at, c, c.check.as_deref()?)));
         commands.extend(repo.verify.as_deref().map(|text| command("verify", None, text)));
         commands.extend(checks.map(|(at, criterion, check)| command(&criterion.text, Some(at), check)));
         if commands.is_empty() {
@@ -354,7 +376,15 @@ impl Engine {
         let prepare = vec![step(
             "Exporting the delivered commit",
             &places.scratch,
-            &[&git, "clone", "-q", "--shared", "--", &places.cwd.to_string_lossy(), &export.to_string_lossy()],
+            &[
+                &git,
+                "clone",
+                "-q",
+                "--shared",
+                "--",
+                &places.cwd.to_string_lossy(),
+                &export.to_string_lossy(),
+            ],
         )];
         Ok(Some(Floor { when: FloorWhen::AfterAgent, prepare, cwd: export, commands }))
     }

@@ -1,8 +1,10 @@
 //! Cards: what the board reads, never a brief.
 
+use std::collections::HashMap;
+
 use opkit_domain::access::Scope;
 use opkit_domain::ids::{ObjectiveId, SessionId};
-use opkit_domain::objective::{Counters, Gate, Kind, Status};
+use opkit_domain::objective::{Counters, Criterion, Gate, Kind, Status};
 use opkit_domain::view::{BoardFilter, CardView, LaneView, RoundMark};
 use sqlx::AssertSqlSafe;
 
@@ -146,6 +148,32 @@ fn card(row: CardRow) -> Result<CardView> {
     })
 }
 
+/// Fields of an objective that lists outside the board show; still no brief.
+#[derive(Debug, Clone)]
+pub struct ObjectiveFields {
+    /// Base branch.
+    pub base: String,
+    /// The commit the branch started from.
+    pub base_commit: Option<String>,
+    /// The delivered commit.
+    pub head_commit: Option<String>,
+    /// Demo script.
+    pub script: Option<String>,
+    /// Criteria in order.
+    pub criteria: Vec<Criterion>,
+    /// How it was integrated.
+    pub integrated: Option<String>,
+    /// Who made it.
+    pub creator: String,
+    /// ms since 1970.
+    pub created_at: i64,
+    /// ms since 1970.
+    pub updated_at: i64,
+}
+
+type FieldsTuple =
+    (i64, String, Option<String>, Option<String>, Option<String>, String, Option<String>, String, i64, i64);
+
 /// Words of a text filter as LIKE patterns: at most one, the whole text, with wildcards escaped.
 fn like(text: &str) -> String {
     let mut pattern = String::from("%");
@@ -233,6 +261,54 @@ impl Store {
         .fetch_all(&self.read)
         .await?;
         rows.into_iter().map(card).collect()
+    }
+
+    /// The fields of objectives in a range of numbers.
+    pub(crate) async fn fields(
+        &self,
+        scope: Scope,
+        first: ObjectiveId,
+        last: ObjectiveId,
+    ) -> Result<HashMap<ObjectiveId, ObjectiveFields>> {
+        let rows: Vec<FieldsTuple> = sqlx::query_as(
+            "SELECT id, base, base_commit, head_commit, script, criteria, integrated, creator, created_at, updated_at
+             FROM objective WHERE client_id = $1 AND id BETWEEN $2 AND $3",
+        )
+        .bind(scope.client.0)
+        .bind(first.0)
+        .bind(last.0)
+        .fetch_all(&self.read)
+        .await?;
+        rows.into_iter()
+            .map(
+                |(
+                    id,
+                    base,
+                    base_commit,
+                    head_commit,
+                    script,
+                    criteria,
+                    integrated,
+                    creator,
+                    created_at,
+                    updated_at,
+                )| {
+                    let criteria = serde_json::from_str(&criteria)?;
+                    let fields = ObjectiveFields {
+                        base,
+                        base_commit,
+                        head_commit,
+                        script,
+                        criteria,
+                        integrated,
+                        creator,
+                        created_at,
+                        updated_at,
+                    };
+                    Ok((ObjectiveId(id), fields))
+                },
+            )
+            .collect()
     }
 
     /// Everything that waits for a person, oldest first.

@@ -31,8 +31,7 @@ pub(crate) async fn live(tx: &mut Tx) -> Result<Live> {
 pub(crate) async fn candidates(tx: &mut Tx, limit: u32) -> Result<Vec<(Scope, Candidate)>> {
     let now = now_ms();
     let mut list = Vec::new();
-    for (status, class) in
-        [("ai_review", Class::Review), ("working", Class::Return), ("queue", Class::Queue)]
+    for (status, class) in [("ai_review", Class::Review), ("working", Class::Return), ("queue", Class::Queue)]
     {
         let rows: Vec<(i64, i64, i64, i64, i64)> = sqlx::query_as(
             "SELECT o.client_id, o.id, o.priority, o.position, o.sort_key FROM objective o

@@ -45,17 +45,7 @@ pub(crate) async fn append(tx: &mut Tx, scope: Scope, event: NewEvent<'_>) -> Re
     Ok(())
 }
 
-type EventTuple = (
-    i64,
-    i64,
-    String,
-    Option<String>,
-    Option<String>,
-    String,
-    String,
-    String,
-    Option<String>,
-);
+type EventTuple = (i64, i64, String, Option<String>, Option<String>, String, String, String, Option<String>);
 
 fn view(row: EventTuple) -> EventView {
     let (seq, at, kind, from, to, trigger, actor, reason, session) = row;
@@ -104,7 +94,12 @@ impl Store {
     }
 
     /// The newest events of one objective, newest first.
-    pub(crate) async fn last_events(&self, scope: Scope, id: ObjectiveId, limit: u32) -> Result<Vec<EventView>> {
+    pub(crate) async fn last_events(
+        &self,
+        scope: Scope,
+        id: ObjectiveId,
+        limit: u32,
+    ) -> Result<Vec<EventView>> {
         let rows: Vec<EventTuple> = sqlx::query_as(
             "SELECT seq, at, kind, from_status, to_status, trigger_name, actor, reason, session_id FROM event
              WHERE client_id = $1 AND objective_id = $2 ORDER BY seq DESC LIMIT $3",
@@ -118,7 +113,12 @@ impl Store {
     }
 
     /// Which objectives changed after a number: (number, objective), ascending, at most `limit`.
-    pub(crate) async fn changes(&self, scope: Scope, after: i64, limit: u32) -> Result<Vec<(i64, ObjectiveId)>> {
+    pub(crate) async fn changes(
+        &self,
+        scope: Scope,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<(i64, ObjectiveId)>> {
         let rows: Vec<(i64, i64)> = sqlx::query_as(
             "SELECT seq, objective_id FROM event WHERE client_id = $1 AND seq > $2 ORDER BY seq LIMIT $3",
         )

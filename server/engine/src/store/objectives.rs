@@ -301,7 +301,10 @@ pub(crate) async fn store_transition(
     .execute(&mut **tx)
     .await?;
     if done.rows_affected() == 0 {
-        return Err(Error::Conflict(format!("#{} was changed by somebody else a moment ago. Look again.", before.id)));
+        return Err(Error::Conflict(format!(
+            "#{} was changed by somebody else a moment ago. Look again.",
+            before.id
+        )));
     }
     Ok(())
 }
@@ -400,7 +403,10 @@ pub(crate) async fn store_edit(tx: &mut Tx, before: &Objective, after: &Objectiv
     .execute(&mut **tx)
     .await?;
     if done.rows_affected() == 0 {
-        return Err(Error::Conflict(format!("#{} was changed by somebody else a moment ago. Look again.", before.id)));
+        return Err(Error::Conflict(format!(
+            "#{} was changed by somebody else a moment ago. Look again.",
+            before.id
+        )));
     }
     Ok(())
 }
@@ -486,7 +492,12 @@ pub(crate) async fn add_message(
 }
 
 /// Marks messages as delivered to a session: up to and including this number.
-pub(crate) async fn mark_delivered(tx: &mut Tx, id: ObjectiveId, up_to: i64, session: &SessionId) -> Result<()> {
+pub(crate) async fn mark_delivered(
+    tx: &mut Tx,
+    id: ObjectiveId,
+    up_to: i64,
+    session: &SessionId,
+) -> Result<()> {
     sqlx::query(
         "UPDATE message SET delivered_session = $3
          WHERE objective_id = $1 AND id <= $2 AND delivered_session IS NULL",
@@ -511,15 +522,23 @@ pub(crate) async fn set_integrated(tx: &mut Tx, id: ObjectiveId, sentence: &str)
 }
 
 /// Something that must follow.
-pub(crate) async fn outbox(tx: &mut Tx, scope: Scope, kind: &str, id: ObjectiveId, payload: &str) -> Result<()> {
-    sqlx::query("INSERT INTO outbox (client_id, kind, objective_id, payload, created_at) VALUES ($1, $2, $3, $4, $5)")
-        .bind(scope.client.0)
-        .bind(kind)
-        .bind(id.0)
-        .bind(payload)
-        .bind(now_ms())
-        .execute(&mut **tx)
-        .await?;
+pub(crate) async fn outbox(
+    tx: &mut Tx,
+    scope: Scope,
+    kind: &str,
+    id: ObjectiveId,
+    payload: &str,
+) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO outbox (client_id, kind, objective_id, payload, created_at) VALUES ($1, $2, $3, $4, $5)",
+    )
+    .bind(scope.client.0)
+    .bind(kind)
+    .bind(id.0)
+    .bind(payload)
+    .bind(now_ms())
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 

@@ -55,7 +55,9 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         if made.rows_affected() == 0 {
-            return Err(Error::Refused("There is an owner already. Log in, or ask the owner for an account.".into()));
+            return Err(Error::Refused(
+                "There is an owner already. Log in, or ask the owner for an account.".into(),
+            ));
         }
         let id = UserId(made.last_insert_rowid());
         let scope = Scope { client: ClientId::DEFAULT };
@@ -151,7 +153,10 @@ impl Store {
         .bind(expires_ms)
         .execute(&mut *tx)
         .await?;
-        sqlx::query("DELETE FROM login_session WHERE expires_at < $1").bind(now_ms()).execute(&mut *tx).await?;
+        sqlx::query("DELETE FROM login_session WHERE expires_at < $1")
+            .bind(now_ms())
+            .execute(&mut *tx)
+            .await?;
         tx.commit().await?;
         Ok(())
     }

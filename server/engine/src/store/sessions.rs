@@ -65,7 +65,8 @@ fn session_row(row: Tuple) -> Result<SessionRow> {
 const ROW: &str = "SELECT id, client_id, objective_id, role, state, account, agent, round, commit_sha, nonce,
     deadline, blocked_reason FROM session";
 
-const VIEW: &str = "SELECT s.id, s.objective_id, o.title AS objective_title, s.role, s.state, s.outcome, s.detail,
+const VIEW: &str =
+    "SELECT s.id, s.objective_id, o.title AS objective_title, s.role, s.state, s.outcome, s.detail,
     s.account, s.agent, s.actor, s.pid, s.proof, s.started_at, s.ended_at, s.turns, s.cost_usd_micros,
     s.activity, s.round, s.wall_clock_s, s.denials FROM session s JOIN objective o ON o.id = s.objective_id";
 
@@ -199,7 +200,11 @@ impl Store {
     }
 
     /// ARTIFACT.md and NOTES.md of the newest session that left them.
-    pub(crate) async fn memory(&self, scope: Scope, id: ObjectiveId) -> Result<(Option<String>, Option<String>)> {
+    pub(crate) async fn memory(
+        &self,
+        scope: Scope,
+        id: ObjectiveId,
+    ) -> Result<(Option<String>, Option<String>)> {
         let artifact: Option<(String,)> = sqlx::query_as(
             "SELECT artifact FROM session WHERE client_id = $1 AND objective_id = $2 AND artifact IS NOT NULL
              ORDER BY started_at DESC LIMIT 1",
@@ -254,14 +259,16 @@ impl Store {
         denials: u32,
     ) -> Result<()> {
         let mut tx = self.begin().await?;
-        sqlx::query("UPDATE session SET activity = $2, turns = $3, cost_usd_micros = $4, denials = $5 WHERE id = $1")
-            .bind(id.as_str())
-            .bind(activity)
-            .bind(turns)
-            .bind(cost)
-            .bind(denials)
-            .execute(&mut *tx)
-            .await?;
+        sqlx::query(
+            "UPDATE session SET activity = $2, turns = $3, cost_usd_micros = $4, denials = $5 WHERE id = $1",
+        )
+        .bind(id.as_str())
+        .bind(activity)
+        .bind(turns)
+        .bind(cost)
+        .bind(denials)
+        .execute(&mut *tx)
+        .await?;
         tx.commit().await?;
         Ok(())
     }

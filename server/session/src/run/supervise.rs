@@ -196,6 +196,9 @@ impl Runner {
             });
             return stop(request.outcome, &format!("Stopped by {}.", request.by));
         }
+        if !self.dir.exists() {
+            return stop(Outcome::Stopped, "Its session directory is gone.");
+        }
         if self.window.closed_by_a_person() {
             return stop(Outcome::Stopped, "Stopped by somebody who closed the window.");
         }

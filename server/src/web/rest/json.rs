@@ -1,6 +1,7 @@
 //! The JSON of REST answers: pinned names, independent of what the pages need.
 
 use opkit_domain::view::{CardView, ObjectiveView, SessionView};
+use opkit_engine::ObjectiveFields;
 use serde_json::{Value, json};
 
 /// A list with the cursor of what follows, or null.
@@ -37,6 +38,28 @@ pub(super) fn card(card: &CardView) -> Value {
         "since": card.since,
         "version": card.version,
     })
+}
+
+/// An objective in a list with what the card does not carry.
+pub(super) fn listed(view: &CardView, fields: Option<&ObjectiveFields>) -> Value {
+    let mut value = card(view);
+    let more = fields.map(|fields| {
+        json!({
+            "criteria": fields.criteria,
+            "base": fields.base,
+            "base_commit": fields.base_commit,
+            "head_commit": fields.head_commit,
+            "script": fields.script,
+            "integrated": fields.integrated,
+            "creator": fields.creator,
+            "created_at": fields.created_at,
+            "updated_at": fields.updated_at,
+        })
+    });
+    if let (Value::Object(value), Some(Value::Object(more))) = (&mut value, more) {
+        value.extend(more);
+    }
+    value
 }
 
 /// An objective with everything.

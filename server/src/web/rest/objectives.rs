@@ -1,5 +1,7 @@
 //! REST: objectives, their moves and decisions, their events.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -70,7 +72,12 @@ async fn list(State(door): State<Door>, Who(actor): Who, Params(params): Params<
     let cards = door.engine().list(actor.scope, &query).await?;
     let full = cards.len() >= limit as usize;
     let next = cards.last().filter(|_| full).map(|card| json!(card.id));
-    Ok(Json(json::list(cards.iter().map(json::card).collect(), next)))
+    let fields = match (cards.first(), cards.last()) {
+        (Some(first), Some(last)) => door.engine().fields(actor.scope, first.id, last.id).await?,
+        _ => HashMap::new(),
+    };
+    let items = cards.iter().map(|card| json::listed(card, fields.get(&card.id))).collect();
+    Ok(Json(json::list(items, next)))
 }
 
 async fn create(

@@ -1,0 +1,114 @@
+//! `snapshot GIT`: everything uncommitted of the worktree as a bundle on standard output.
+//!
+//! Runs behind the wall as the account's user, after every process of the agent is gone. It uses an index of its
+//! own, so that the worktree's is not touched, and leaves `refs/opkit/rescue` in the checkout. With nothing
+//! uncommitted it prints nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Untracked files beyond these bounds are left out and named on standard error.
+const MAX_FILES: usize = 20_000;
+const MAX_BYTES: u64 = 200 << 20;
+
+/// Makes the bundle; the reason of a failure goes to standard error.
+pub(crate) fn main(git: &str) -> ExitCode {
+    match snapshot(git) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("opkit-session snapshot: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn snapshot(git: &str) -> Result<()> {
+    let scratch = std::env::var_os("OPKIT_SCRATCH").map(PathBuf::from).context("OPKIT_SCRATCH is not set")?;
+    let session = std::env::var("OPKIT_SESSION").unwrap_or_default();
+    let index = scratch.join(format!("rescue-index-{session}"));
+    let git = Git { program: git.to_owned(), index: index.clone() };
+    let made = make(&git, &session);
+    let _ = std::fs::remove_file(index);
+    made
+}
+
+fn make(git: &Git, session: &str) -> Result<()> {
+    git.text(&["read-tree", "HEAD"])?;
+    // Tracked changes and deletions first, then untracked files that are not ignored, within bounds.
+    git.text(&["add", "--update", "--", "."])?;
+    let untracked = git.bytes(&["ls-files", "--others", "--exclude-standard", "-z"])?;
+    let (mut files, mut bytes, mut left_out) = (0usize, 0u64, 0usize);
+    let mut list = Vec::new();
+    for name in untracked.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let size = std::fs::symlink_metadata(path(name)).map_or(0, |meta| meta.len());
+        if files + 1 > MAX_FILES || bytes + size > MAX_BYTES {
+            left_out += 1;
+            continue;
+        }
+        files += 1;
+        bytes += size;
+        list.extend_from_slice(name);
+        list.push(0);
+    }
+    if !list.is_empty() {
+        git.fed(&["update-index", "--add", "-z", "--stdin"], &list)?;
+    }
+    if left_out > 0 {
+        eprintln!("{left_out} untracked files are too many or too large and were left out");
+    }
+    let tree = git.text(&["write-tree"])?;
+    if tree == git.text(&["rev-parse", "HEAD^{tree}"])? {
+        return Ok(());
+    }
+    let message = format!("Uncommitted work at the end of session {session}");
+    let commit = git.text(&["commit-tree", &tree, "-p", "HEAD", "-m", &message])?;
+    git.text(&["update-ref", "refs/opkit/rescue", &commit])?;
+    let status = git
+        .command(&["bundle", "create", "-q", "-", "refs/opkit/rescue", "^HEAD"])
+        .stdout(Stdio::inherit())
+        .status()?;
+    if status.success() { Ok(()) } else { bail!("git bundle ended with {status}") }
+}
+
+/// git in the current directory with an index of its own.
+struct Git {
+    program: String,
+    index: PathBuf,
+}
+
+impl Git {
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]);
+        command.args(args).env("GIT_INDEX_FILE", &self.index).stdin(Stdio::null());
+        command
+    }
+
+    fn bytes(&self, args: &[&str]) -> Result<Vec<u8>> {
+        let output = self.command(args).stderr(Stdio::inherit()).output()?;
+        if output.status.success() {
+            Ok(output.stdout)
+        } else {
+            bail!("git {} ended with {}", args[0], output.status)
+        }
+    }
+
+    fn text(&self, args: &[&str]) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.bytes(args)?).trim().to_owned())
+    }
+
+    fn fed(&self, args: &[&str], input: &[u8]) -> Result<()> {
+        use std::io::Write;
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn()?;
+        child.stdin.take().context("git has no standard input")?.write_all(input)?;
+        let status = child.wait()?;
+        if status.success() { Ok(()) } else { bail!("git {} ended with {status}", args[0]) }
+    }
+}
+
+fn path(name: &[u8]) -> &Path {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(name))
+}
