@@ -26,12 +26,15 @@ pub(crate) fn html(text: &str) -> String {
 fn clean<'a>(event: Event<'a>, links: &mut Vec<bool>) -> Option<Event<'a>> {
     match event {
         Event::Html(text) | Event::InlineHtml(text) => Some(Event::Text(text)),
-        Event::Start(Tag::HtmlBlock | Tag::Image { .. }) | Event::End(TagEnd::HtmlBlock | TagEnd::Image) => None,
+        Event::Start(Tag::HtmlBlock | Tag::Image { .. }) | Event::End(TagEnd::HtmlBlock | TagEnd::Image) => {
+            None
+        }
         Event::Start(Tag::Link { dest_url, .. }) => {
             let safe = is_safe(&dest_url);
             links.push(safe);
             safe.then(|| {
-                let mut tag = String::from("<a rel=\"noopener noreferrer nofollow\" target=\"_blank\" href=\"");
+                let mut tag =
+                    String::from("<a rel=\"noopener noreferrer nofollow\" target=\"_blank\" href=\"");
                 escape(&dest_url, &mut tag);
                 tag.push_str("\">");
                 Event::InlineHtml(CowStr::from(tag))
@@ -80,7 +83,9 @@ mod tests {
 
     #[test]
     fn text_of_agents_cannot_act() {
-        let out = html("<script>x</script> <b onclick=x>b</b> [a](javascript:x) ![i](http://x/y.png) [ok](https://e.org/\"x)");
+        let out = html(
+            "<script>x</script> <b onclick=x>b</b> [a](javascript:x) ![i](http://x/y.png) [ok](https://e.org/\"x)",
+        );
         assert!(!out.contains("<script") && !out.contains("<b ") && !out.contains("<img"), "{out}");
         assert!(!out.contains("javascript:"), "{out}");
         assert!(out.contains("&lt;script&gt;"), "{out}");

@@ -238,7 +238,8 @@ fn lost(inner: &Rc<Inner>) {
     if inner.link.get_untracked() != Link::Stale {
         inner.link.set(state);
     }
-    let wait = (500.0 * f64::from(1_u32 << tries.min(5))).min(15_000.0) * (0.75 + js_sys::Math::random() / 2.0);
+    let wait =
+        (500.0 * f64::from(1_u32 << tries.min(5))).min(15_000.0) * (0.75 + js_sys::Math::random() / 2.0);
     let again = weak(inner, connect);
     if let Some(old) = inner.retry.take() {
         old.clear();

@@ -92,7 +92,11 @@ pub async fn totals(filter: BoardFilter) -> Result<Vec<u32>, ServerFnError> {
 
 /// Moves a card to another lane.
 #[server(input = Json)]
-pub async fn move_card(id: ObjectiveId, to: Status, version: Option<i64>) -> Result<MovedView, ServerFnError> {
+pub async fn move_card(
+    id: ObjectiveId,
+    to: Status,
+    version: Option<i64>,
+) -> Result<MovedView, ServerFnError> {
     let (engine, actor) = super::door::open()?;
     let moved = super::door::told(engine.move_to(&actor, id, to, version).await)?;
     Ok(MovedView { card: moved.card, message: moved.message })

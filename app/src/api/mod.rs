@@ -43,7 +43,9 @@ pub(crate) mod door {
 
     /// Who asks.
     pub(crate) fn actor() -> Result<Actor, ServerFnError> {
-        use_context::<crate::Caller>().and_then(|caller| caller.0).ok_or_else(|| ServerFnError::new(super::LOG_IN))
+        use_context::<crate::Caller>()
+            .and_then(|caller| caller.0)
+            .ok_or_else(|| ServerFnError::new(super::LOG_IN))
     }
 
     /// Both.

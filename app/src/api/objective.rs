@@ -126,7 +126,11 @@ pub async fn decide(id: ObjectiveId, act: Act) -> Result<String, ServerFnError> 
         Act::Hold(hold) => {
             let change = EditObjective { hold: Some(hold), ..EditObjective::default() };
             told(engine.edit(&actor, id, change).await)?;
-            return Ok(if hold { format!("#{id} is on hold.") } else { format!("#{id} is no longer on hold.") });
+            return Ok(if hold {
+                format!("#{id} is on hold.")
+            } else {
+                format!("#{id} is no longer on hold.")
+            });
         }
         Act::Integrate(how) => return told(engine.integrate(&actor, id, how).await),
         Act::Message { text } => {

@@ -10,7 +10,7 @@ use opkit_domain::view::{EditObjective, ObjectiveView};
 
 use super::fields::{self, Fields};
 use crate::api;
-use crate::api::objective::{save_objective, objective_source};
+use crate::api::objective::{objective_source, save_objective};
 use crate::ui::icons::icon12;
 use crate::ui::parts::{answer_with, failed, field_error};
 

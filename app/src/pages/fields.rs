@@ -30,7 +30,14 @@ pub(crate) struct Fields {
 
 impl Fields {
     /// Filled with what is there.
-    pub(crate) fn new(title: &str, brief: &str, kind: Kind, criteria: &[Criterion], priority: u8, hold: bool) -> Fields {
+    pub(crate) fn new(
+        title: &str,
+        brief: &str,
+        kind: Kind,
+        criteria: &[Criterion],
+        priority: u8,
+        hold: bool,
+    ) -> Fields {
         let fields = Fields {
             title: RwSignal::new(title.to_owned()),
             brief: RwSignal::new(brief.to_owned()),
@@ -65,7 +72,10 @@ impl Fields {
             .iter()
             .map(|row| (row.text.get(), row.check.get()))
             .filter(|(text, check)| !text.trim().is_empty() || !check.trim().is_empty())
-            .map(|(text, check)| Criterion { text, check: Some(check).filter(|check| !check.trim().is_empty()) })
+            .map(|(text, check)| Criterion {
+                text,
+                check: Some(check).filter(|check| !check.trim().is_empty()),
+            })
             .collect()
     }
 

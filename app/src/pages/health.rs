@@ -48,12 +48,8 @@ fn mark(fine: bool) -> AnyView {
 
 fn content(view: &HealthView) -> AnyView {
     let wip = &view.wip;
-    let slots = format!(
-        "{} of {} used, {} kept for reviews",
-        wip.work + wip.plan + wip.review,
-        wip.cap,
-        wip.reserve
-    );
+    let slots =
+        format!("{} of {} used, {} kept for reviews", wip.work + wip.plan + wip.review, wip.cap, wip.reserve);
     let tasks = view
         .tasks
         .iter()

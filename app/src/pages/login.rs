@@ -106,7 +106,11 @@ pub(crate) fn Setup() -> impl IntoView {
     let typed = RwSignal::new(String::new());
     let short = move || {
         let length = typed.with(|text| text.chars().count());
-        if length == 0 || length >= 10 { "At least 10 characters. A few words are easy to remember.".to_owned() } else { format!("{} more.", 10 - length) }
+        if length == 0 || length >= 10 {
+            "At least 10 characters. A few words are easy to remember.".to_owned()
+        } else {
+            format!("{} more.", 10 - length)
+        }
     };
     view! {
         <Title text="Set up" />

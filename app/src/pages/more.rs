@@ -13,7 +13,9 @@ pub(crate) fn More() -> impl IntoView {
     let who = move || {
         frame.map(|FrameData(data)| {
             Suspend::new(async move {
-                data.await.ok().map(|frame| view! { <p class="ink2">{format!("{}, {}", frame.user, frame.access)}</p> })
+                data.await
+                    .ok()
+                    .map(|frame| view! { <p class="ink2">{format!("{}, {}", frame.user, frame.access)}</p> })
             })
         })
     };

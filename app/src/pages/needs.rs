@@ -13,7 +13,7 @@ use crate::api::objective::{Act, decide};
 use crate::ui::clock::{age, use_clock};
 use crate::ui::frame;
 use crate::ui::icons::drawn;
-use crate::ui::parts::failed;
+use crate::ui::parts::{failed, note_after};
 use crate::ui::toast::use_toasts;
 use crate::{format, live};
 
@@ -101,10 +101,14 @@ fn item(
     let is_open = Memo::new(move |_| open.get().or(first) == Some(id));
     let attention = card.attention;
     let failure = attention.is_some_and(Attention::is_failure);
-    let (mark, tone) =
-        if failure { (drawn("st c-failed", "s-failed"), "why t-failed") } else { (drawn("st c-needs", "s-needs"), "why t-needs") };
+    let (mark, tone) = if failure {
+        (drawn("st c-failed", "s-failed"), "why t-failed")
+    } else {
+        (drawn("st c-needs", "s-needs"), "why t-needs")
+    };
     let label = attention.map_or("Needs you", Attention::label);
-    let why = if card.attention_note.is_empty() { label.to_owned() } else { format!("{label}, {}", card.attention_note) };
+    let note = note_after(label, &card.attention_note);
+    let why = if note.is_empty() { label.to_owned() } else { format!("{label}, {note}") };
     let mut facts = vec![card.repo.clone()];
     if card.criteria > 0 && card.criteria_met + card.criteria_failed > 0 {
         facts.push(format!("{} of {}", card.criteria_met, card.criteria));

@@ -199,7 +199,8 @@ fn agent_fields(agent: RwSignal<String>, script: RwSignal<String>) -> AnyView {
             </label>
         }
     };
-    let scripts = SCRIPTS.iter().map(|(name, what)| view! { <option value=*name>{*what}</option> }).collect_view();
+    let scripts =
+        SCRIPTS.iter().map(|(name, what)| view! { <option value=*name>{*what}</option> }).collect_view();
     view! {
         <fieldset class="field plain-set">
             <legend class="label">"Agent"</legend>

@@ -108,9 +108,11 @@ fn AddForm(done: impl Fn() + Copy + Send + Sync + 'static) -> impl IntoView {
         }
         busy.set(true);
         refused.set(None);
-        let given = |text: RwSignal<String>| Some(text.get_untracked()).filter(|text| !text.trim().is_empty());
+        let given =
+            |text: RwSignal<String>| Some(text.get_untracked()).filter(|text| !text.trim().is_empty());
         let how = if merge.get_untracked() { Integration::Merge } else { Integration::Keep };
-        let (source_, name_, base_, verify_) = (source.get_untracked(), given(name), given(base), given(verify));
+        let (source_, name_, base_, verify_) =
+            (source.get_untracked(), given(name), given(base), given(verify));
         spawn_local(async move {
             match add_repo(source_, name_, base_, verify_, Some(how)).await {
                 Ok(repo) => {

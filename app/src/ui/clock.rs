@@ -63,8 +63,13 @@ fn browser_now() -> i64 {
 fn refresh(now: i64) {
     let Ok(list) = document().query_selector_all("[data-since]") else { return };
     for at in 0..list.length() {
-        let Some(element) = list.get(at).and_then(|node| node.dyn_into::<web_sys::Element>().ok()) else { continue };
-        let Some(since) = element.get_attribute("data-since").and_then(|text| text.parse::<i64>().ok()) else { continue };
+        let Some(element) = list.get(at).and_then(|node| node.dyn_into::<web_sys::Element>().ok()) else {
+            continue;
+        };
+        let Some(since) = element.get_attribute("data-since").and_then(|text| text.parse::<i64>().ok())
+        else {
+            continue;
+        };
         if let Some(text) = element.first_child() {
             text.set_node_value(Some(&format::age(now - since)));
         }

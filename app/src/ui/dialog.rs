@@ -80,7 +80,8 @@ pub(crate) fn Confirm(
 }
 
 fn buttons(dialog: NodeRef<leptos::html::Div>) -> Vec<web_sys::HtmlElement> {
-    let Some(list) = dialog.get_untracked().and_then(|element| element.query_selector_all("button").ok()) else {
+    let Some(list) = dialog.get_untracked().and_then(|element| element.query_selector_all("button").ok())
+    else {
         return Vec::new();
     };
     (0..list.length()).filter_map(|at| list.get(at)?.dyn_into().ok()).collect()

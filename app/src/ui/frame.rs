@@ -45,7 +45,7 @@ pub fn Frame() -> impl IntoView {
     let is_session = move || place.get().starts_with("/session/");
     let stopping = RwSignal::new(false);
     view! {
-        <div class="app" class:is-board=is_board class:is-session=is_session>
+        <div class="app" class:is-board=is_board class:is-session=is_session class:is-stale=move || live.link.get() == Link::Stale>
             <a class="skip" href="#main">
                 "To the content"
             </a>
@@ -181,10 +181,7 @@ fn topbar(wip: Signal<WipView>, live: Live, stopping: RwSignal<bool>, frame: &Fr
                 {icon("mark")}
             </a>
             <span class="top-title">{title}</span>
-            <form class="search" method="get" action="/" role="search">
-                {icon14("search")}
-                <input type="search" name="q" aria-label="Search objectives" placeholder="Search objectives, or #42" autocomplete="off" />
-            </form>
+            {move || (place.get() != "/").then(search)}
             <span class="sp"></span>
             <Meter wip />
             <span class="vr"></span>
@@ -204,6 +201,23 @@ fn topbar(wip: Signal<WipView>, live: Live, stopping: RwSignal<bool>, frame: &Fr
                 {initials(&frame.user)}
             </a>
         </header>
+    }
+    .into_any()
+}
+
+/// The board has its own filter; everywhere else this leads to it.
+fn search() -> AnyView {
+    view! {
+        <form class="search" method="get" action="/" role="search">
+            {icon14("search")}
+            <input
+                type="search"
+                name="q"
+                aria-label="Search objectives"
+                placeholder="Search objectives, or #42"
+                autocomplete="off"
+            />
+        </form>
     }
     .into_any()
 }
@@ -246,7 +260,8 @@ fn Meter(wip: Signal<WipView>) -> impl IntoView {
             format!("{free} of {} review slots free", wip.reserve)
         })
     };
-    let ticks = move || wip.with(tick_classes).into_iter().map(|class| view! { <i class=class></i> }).collect_view();
+    let ticks =
+        move || wip.with(tick_classes).into_iter().map(|class| view! { <i class=class></i> }).collect_view();
     view! {
         <span class="wip" title=title data-wip="">
             {icon14("bolt")}
@@ -312,6 +327,8 @@ fn kill_banner(wip: Signal<WipView>) -> AnyView {
             {move || {
                 why.get()
                     .map(|why| {
+                        // Other reasons, as a full disk, end by themselves.
+                        let is_switch = why.contains("topped");
                         view! {
                             <div class="banner banner-failed" role="status" data-stopped="">
                                 {icon("power")}
@@ -319,8 +336,10 @@ fn kill_banner(wip: Signal<WipView>) -> AnyView {
                                     "Nothing new starts. " <span class="rest">{why}</span>
                                 </span>
                                 <span class="sp"></span>
-                                <span class="rest wide">"If it was stopped, the machine enables it again:"</span>
-                                <span class="code wide">"opkit enable"</span>
+                                <span class="row" class:is-none=!is_switch>
+                                    <span class="rest wide">"Only the machine can enable again:"</span>
+                                    <span class="code">"opkit enable"</span>
+                                </span>
                             </div>
                         }
                     })
@@ -409,6 +428,7 @@ fn StopAll(open: RwSignal<bool>, wip: Signal<WipView>) -> impl IntoView {
     let running = move || u64::from(wip.with(sessions));
     let head = Signal::derive(move || match running() {
         0 => "Stop everything?".to_owned(),
+        1 => "Stop 1 session?".to_owned(),
         n => format!("Stop all {}?", format::count(n, "session")),
     });
     let act = Signal::derive(move || match running() {
@@ -458,7 +478,8 @@ pub(crate) fn next_theme() {
 }
 
 fn restore_theme() {
-    let saved = window().local_storage().ok().flatten().and_then(|store| store.get_item(THEME).ok().flatten());
+    let saved =
+        window().local_storage().ok().flatten().and_then(|store| store.get_item(THEME).ok().flatten());
     if let Some(theme) = saved.filter(|theme| theme == "light" || theme == "dark")
         && let Some(root) = document().document_element()
     {

@@ -17,12 +17,9 @@ pub(crate) fn is_typing(event: &web_sys::KeyboardEvent) -> bool {
     if event.ctrl_key() || event.meta_key() || event.alt_key() || event.is_composing() {
         return true;
     }
-    event
-        .target()
-        .and_then(|target| target.dyn_into::<web_sys::Element>().ok())
-        .is_some_and(|element| {
-            element.closest("input, textarea, select, [contenteditable]").ok().flatten().is_some()
-        })
+    event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok()).is_some_and(|element| {
+        element.closest("input, textarea, select, [contenteditable]").ok().flatten().is_some()
+    })
 }
 
 /// Listens on every page of the frame.

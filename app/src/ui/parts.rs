@@ -52,7 +52,8 @@ pub(crate) fn ticks(card: &CardView) -> AnyView {
             view! { <i class=class></i> }
         })
         .collect();
-    let text = if judged { format!("{} / {}", card.criteria_met, card.criteria) } else { card.criteria.to_string() };
+    let text =
+        if judged { format!("{} / {}", card.criteria_met, card.criteria) } else { card.criteria.to_string() };
     let title = if judged {
         format!("{} of {} criteria met", card.criteria_met, card.criteria)
     } else if card.criteria == 1 {
@@ -67,6 +68,16 @@ pub(crate) fn ticks(card: &CardView) -> AnyView {
         <span class="num">{text}</span>
     }
     .into_any()
+}
+
+/// The words behind an attention label, without saying the label twice.
+pub(crate) fn note_after<'a>(label: &str, note: &'a str) -> &'a str {
+    match note.get(..label.len()) {
+        Some(head) if head.eq_ignore_ascii_case(label) => {
+            note[label.len()..].trim_start_matches([' ', ':', ',', '.'])
+        }
+        Some(_) | None => note,
+    }
 }
 
 /// Review rounds: failed ones square, passed ones round.

@@ -28,7 +28,11 @@ pub(crate) struct Toasts {
 impl Toasts {
     /// For the frame.
     pub(crate) fn new() -> Toasts {
-        Toasts { list: RwSignal::new(Vec::new()), next: StoredValue::new(0), said: RwSignal::new(String::new()) }
+        Toasts {
+            list: RwSignal::new(Vec::new()),
+            next: StoredValue::new(0),
+            said: RwSignal::new(String::new()),
+        }
     }
 
     /// Something happened.

@@ -91,6 +91,11 @@ impl Engine {
             // The export was the reviewer's to write in and is thrown away; what it saw is stored.
             let _ = fs::remove_dir_all(self.dirs().review(&row.id));
             let _ = fs::remove_file(self.dirs().session(&row.id).join("tree.tar"));
+        } else {
+            // Only now: a server that dies before the transaction has to find them again.
+            for bundle in [files::RESULT_BUNDLE, files::RESCUE_BUNDLE] {
+                let _ = fs::remove_file(self.dirs().session(&row.id).join(bundle));
+            }
         }
         Ok(())
     }
@@ -218,7 +223,6 @@ impl Engine {
             let list = self.git().run(&mirror, &args, 1 << 20).await?;
             let text = list.text();
             self.store().note_commits(&row.id, objective.id, text.lines()).await?;
-            let _ = fs::remove_file(&bundle);
         }
         Ok(head)
     }

@@ -1,6 +1,8 @@
 //! All SQL: one writer connection with immediate transactions, a pool of readers, one file per table.
 
 pub(crate) mod accounts;
+#[cfg(feature = "bench")]
+mod bench;
 pub(crate) mod cards;
 pub(crate) mod claim;
 pub(crate) mod events;

@@ -18,8 +18,13 @@ pub(crate) const OWNER: &str = "anna";
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
 /// Polls until `ask` gives something; fails with a dump of the last state.
-pub(crate) fn wait_until<T>(what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(20);
+pub(crate) fn wait_until<T>(what: &str, ask: impl FnMut() -> Result<T, String>) -> T {
+    wait_within(Duration::from_secs(20), what, ask)
+}
+
+/// The same with a time limit of the caller's.
+pub(crate) fn wait_within<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + limit;
     loop {
         match ask() {
             Ok(value) => return value,
@@ -101,8 +106,13 @@ impl Server {
     }
 
     pub(crate) fn start_in(data: TempDir, args: &[&str]) -> Server {
+        Server::start_with(data, args, &[])
+    }
+
+    /// Starts a server with variables of its own environment.
+    pub(crate) fn start_with(data: TempDir, args: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut command = opkit(data.path(), &["serve", "--listen", "127.0.0.1:0"]);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(args).envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("opkit starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, lines) = channel();
@@ -170,6 +180,18 @@ impl Server {
         run(self.data.path(), args, "")
     }
 
+    /// The server's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `kill -9`: the data directory, with whatever goes on in it, is all that is left.
+    pub(crate) fn kill_hard(mut self) -> TempDir {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+        std::mem::replace(&mut self.data, tempfile::tempdir().expect("a directory"))
+    }
+
     /// Asks it to leave and gives its exit code and how long that took.
     pub(crate) fn terminate(mut self) -> (Option<i32>, Duration, TempDir) {
         let start = Instant::now();
@@ -188,12 +210,44 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Sessions outlive their server, which a test's must not.
-        for socket in std::fs::read_dir(self.data.path().join("run/tmux")).into_iter().flatten().flatten() {
-            let tmux = Command::new("tmux").arg("-S").arg(socket.path()).arg("kill-server").output();
-            drop(tmux);
+        end_sessions(self.data.path());
+    }
+}
+
+/// Sessions outlive their server, which a test's must not: ends every process that names its data directory.
+pub(crate) fn end_sessions(data: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let left = processes_of(data);
+        if left.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        for pid in left {
+            if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+                // It may be gone already.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Processes whose arguments or environment name a data directory: tmux servers, runners, agents.
+fn processes_of(data: &Path) -> Vec<u32> {
+    let name = format!("{}/", data.display());
+    let names = |file: std::path::PathBuf| {
+        let bytes = std::fs::read(file).unwrap_or_default();
+        bytes.windows(name.len()).any(|window| window == name.as_bytes())
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(pid) = pid.filter(|pid| *pid != std::process::id()) else { continue };
+        if names(entry.path().join("cmdline")) || names(entry.path().join("environ")) {
+            found.push(pid);
         }
     }
+    found
 }
 
 /// One request, built by hand.

@@ -9,7 +9,7 @@ use opkit_domain::view::CardView;
 use crate::format;
 use crate::ui::clock;
 use crate::ui::icons::{drawn, icon12, icon14, kind_label, kind_mark, role_pulse};
-use crate::ui::parts::{priority, rounds, ticks};
+use crate::ui::parts::{note_after, priority, rounds, ticks};
 
 /// Draws one.
 pub(crate) fn card(card: &Arc<CardView>) -> AnyView {
@@ -122,14 +122,17 @@ fn children(card: &CardView) -> Option<AnyView> {
 fn meta(card: &CardView) -> AnyView {
     let running = card.session.is_some();
     let who = if running {
-        card.account.as_ref().map_or_else(|| card.agent.clone(), |account| format!("{} · {account}", card.agent))
+        card.account
+            .as_ref()
+            .map_or_else(|| card.agent.clone(), |account| format!("{} · {account}", card.agent))
     } else if card.labels.is_empty() {
         card.repo.clone()
     } else {
         format!("{}, {}", card.repo, card.labels.join(", "))
     };
     let judged = card.criteria_met + card.criteria_failed > 0;
-    let show_ticks = !running && (card.status == Status::Queue || (card.status == Status::HumanReview && judged));
+    let show_ticks =
+        !running && (card.status == Status::Queue || (card.status == Status::HumanReview && judged));
     let costs = card.cost_usd_micros > 0 || running;
     view! {
         <div class="card-meta">
@@ -157,22 +160,29 @@ fn note(card: &CardView) -> Option<AnyView> {
                 <p class=class title=card.attention_note.clone()>
                     {mark}
                     <span class="trunc">
-                        {attention.label()} " " <span class="rest">{card.attention_note.clone()}</span>
+                        {attention.label()} " "
+                        <span class="rest">{note_after(attention.label(), &card.attention_note).to_owned()}</span>
                     </span>
                 </p>
             }
             .into_any(),
         );
     }
-    if card.session.is_some() || !matches!(card.status, Status::Working | Status::AiReview | Status::Planning) {
+    if card.session.is_some() || !matches!(card.status, Status::Working | Status::AiReview | Status::Planning)
+    {
         return None;
     }
     let text = match (card.sub_state, card.status) {
         (Some(SubState::WaitingChildren), _) => "Waiting for children",
         (Some(SubState::WaitingAccount), _) => "Waiting for an account",
         (_, Status::AiReview) => "Waiting for a reviewer",
-        (Some(SubState::WaitingSlot | SubState::BetweenRuns), Status::Planning) | (None, Status::Planning) => {
-            if card.criteria == 0 { "Waiting for criteria" } else { "Waiting for you: queue it" }
+        (Some(SubState::WaitingSlot | SubState::BetweenRuns), Status::Planning)
+        | (None, Status::Planning) => {
+            if card.criteria == 0 {
+                "Waiting for criteria"
+            } else {
+                "Waiting for you: queue it"
+            }
         }
         (Some(SubState::WaitingSlot), _) => "Waiting for a slot",
         (Some(SubState::BetweenRuns) | None, _) => "Next session starts soon",

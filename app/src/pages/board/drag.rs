@@ -61,7 +61,13 @@ pub(crate) fn on_press(event: &PointerEvent) {
     let Some(id) = id_of(&card) else { return };
     let edge = card.get_bounding_client_rect();
     let at = point(event);
-    PRESS.set(Some(Press { id, from: at, grip: (at.0 - edge.left(), at.1 - edge.top()), picture: None, place: None }));
+    PRESS.set(Some(Press {
+        id,
+        from: at,
+        grip: (at.0 - edge.left(), at.1 - edge.top()),
+        picture: None,
+        place: None,
+    }));
 }
 
 /// Eats the click after a drop.
@@ -96,7 +102,9 @@ fn on_move(model: Model, event: &PointerEvent) {
 fn pick_up(model: Model, press: &mut Press) -> bool {
     let Some((_, card)) = model.find(press.id) else { return false };
     let Some(original) = element_of(press.id) else { return false };
-    let Some(picture) = original.clone_node_with_deep(true).ok().and_then(|n| n.dyn_into::<HtmlElement>().ok()) else {
+    let Some(picture) =
+        original.clone_node_with_deep(true).ok().and_then(|n| n.dyn_into::<HtmlElement>().ok())
+    else {
         return false;
     };
     picture.remove_attribute("data-card").ok();

@@ -19,8 +19,9 @@ pub(crate) fn lane(model: Model, lane: Lane) -> AnyView {
             drag.offers.get(at).cloned()
         })
     });
-    let is_over =
-        Memo::new(move |_| model.drag.with(|drag| drag.as_ref().is_some_and(|drag| drag.over == Some(status))));
+    let is_over = Memo::new(move |_| {
+        model.drag.with(|drag| drag.as_ref().is_some_and(|drag| drag.over == Some(status)))
+    });
     let takes = move || offer.with(|offer| matches!(offer, Some(Offer::Takes { .. })));
     let refuses = move || offer.with(|offer| matches!(offer, Some(Offer::Refuses(_))));
     view! {
@@ -153,9 +154,23 @@ fn body(model: Model, lane: Lane) -> AnyView {
     .into_any()
 }
 
+/// Cards came while the lane stood at its end: the window may go on now.
+pub(crate) fn look_again(status: Status) {
+    request_animation_frame(move || {
+        let place = format!("[data-lane={}] [data-lane-body]", status.as_str());
+        if let (Ok(Some(body)), Ok(event)) =
+            (document().query_selector(&place), web_sys::Event::new("scroll"))
+        {
+            body.dispatch_event(&event).ok();
+        }
+    });
+}
+
 /// Moves the window along: cards that went far out of sight leave the page, more are read before the end.
 fn scrolled(model: Model, lane: Lane, event: &web_sys::Event) {
-    let Some(body) = event.target().and_then(|target| target.dyn_into::<web_sys::HtmlElement>().ok()) else { return };
+    let Some(body) = event.target().and_then(|target| target.dyn_into::<web_sys::HtmlElement>().ok()) else {
+        return;
+    };
     let top = f64::from(body.scroll_top());
     let left = f64::from(body.scroll_height()) - top - f64::from(body.client_height());
     let loaded = lane.cards.with_untracked(Vec::len);

@@ -166,7 +166,8 @@ fn go(card: Option<Element>) {
 fn aside(card: &Element, right: bool) {
     let Some(lane) = card.closest("[data-lane]").ok().flatten() else { return };
     let y = card.get_bounding_client_rect().top();
-    let step = |lane: &Element| if right { lane.next_element_sibling() } else { lane.previous_element_sibling() };
+    let step =
+        |lane: &Element| if right { lane.next_element_sibling() } else { lane.previous_element_sibling() };
     let mut next = step(&lane);
     while let Some(lane) = next {
         let cards = lane.query_selector_all("[data-card]").ok();

@@ -71,7 +71,11 @@ fn skeleton() -> AnyView {
 }
 
 #[component]
-fn Loaded(view: BoardView, filter: BoardFilter, again: impl Fn() + Copy + Send + Sync + 'static) -> impl IntoView {
+fn Loaded(
+    view: BoardView,
+    filter: BoardFilter,
+    again: impl Fn() + Copy + Send + Sync + 'static,
+) -> impl IntoView {
     let model = Model::new(&view, filter.clone());
     let seq = view.seq;
     Effect::new(move |_| {
@@ -115,7 +119,9 @@ fn on_click(model: Model, event: &web_sys::MouseEvent) {
     if event.default_prevented() {
         return;
     }
-    let Some(target) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok()) else { return };
+    let Some(target) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok()) else {
+        return;
+    };
     let Some(card) = target.closest("[data-card]").ok().flatten() else { return };
     if target.closest("[data-move]").ok().flatten().is_some() {
         menu::open(model, &card);
@@ -145,7 +151,8 @@ fn filter_row(view: &BoardView, filter: &BoardFilter) -> AnyView {
     let navigate = use_navigate();
     let repo = RwSignal::new(filter.repo.clone().unwrap_or_default());
     let text = RwSignal::new(filter.text.clone().unwrap_or_default());
-    let go = move || navigate(&address(&repo.get_untracked(), &text.get_untracked()), NavigateOptions::default());
+    let go =
+        move || navigate(&address(&repo.get_untracked(), &text.get_untracked()), NavigateOptions::default());
     let change = go.clone();
     let is_filtered = filter.repo.is_some() || filter.text.is_some();
     let chosen = filter.repo.clone();
@@ -262,7 +269,9 @@ fn show_lane(status: Status) {
 
 /// Which lane a phone shows.
 fn lane_in_view(event: &web_sys::Event) -> usize {
-    let Some(board) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok()) else { return 0 };
+    let Some(board) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok()) else {
+        return 0;
+    };
     let left = board.get_bounding_client_rect().left();
     let Ok(lanes) = board.query_selector_all("[data-lane]") else { return 0 };
     let far = |at: u32| {

@@ -104,7 +104,8 @@ impl Model {
         let make = |at: usize| {
             let status = Status::ALL[at];
             let found = view.lanes.iter().find(|lane| lane.status == status);
-            let cards = found.map(|lane| lane.cards.iter().cloned().map(Arc::new).collect()).unwrap_or_default();
+            let cards =
+                found.map(|lane| lane.cards.iter().cloned().map(Arc::new).collect()).unwrap_or_default();
             Lane {
                 status,
                 total: RwSignal::new(found.map_or(0, |lane| lane.total)),
@@ -230,7 +231,8 @@ impl Model {
             let text = filter.text.as_deref().unwrap_or("").trim();
             let title = card.title.to_lowercase();
             let words = text.split_whitespace().all(|word| title.contains(&word.to_lowercase()));
-            let number = text.strip_prefix('#').unwrap_or(text).parse::<i64>().is_ok_and(|id| id == card.id.0);
+            let number =
+                text.strip_prefix('#').unwrap_or(text).parse::<i64>().is_ok_and(|id| id == card.id.0);
             repo && (words || number)
         })
     }
@@ -263,7 +265,10 @@ impl Model {
             let more = lane(lane_.status, filter, offset).await;
             lane_.loading.try_set(false);
             match more {
-                Ok(LaneView { cards, total, .. }) => self.take_more(lane_, cards, total),
+                Ok(LaneView { cards, total, .. }) => {
+                    self.take_more(lane_, cards, total);
+                    super::lane::look_again(lane_.status);
+                }
                 Err(error) => self.toasts.failed("The rest of the lane did not come.", &error),
             }
         });
@@ -294,7 +299,10 @@ impl Model {
     pub(crate) fn move_to(self, id: ObjectiveId, to: Status) {
         let Some((_, before)) = self.find(id) else { return };
         if self.is_stale() {
-            self.toasts.bad(format!("#{id} stays where it is."), "There is no connection. Moving is off until it is back.");
+            self.toasts.bad(
+                format!("#{id} stays where it is."),
+                "There is no connection. Moving is off until it is back.",
+            );
             return;
         }
         match offer(&before, to) {
@@ -342,7 +350,8 @@ impl Model {
             let Some(at) = cards.iter().position(|card| card.id == id) else { return };
             let mut card = (*cards.remove(at)).clone();
             card.position = position;
-            let to = next.and_then(|next| cards.iter().position(|card| card.id == next)).unwrap_or(cards.len());
+            let to =
+                next.and_then(|next| cards.iter().position(|card| card.id == next)).unwrap_or(cards.len());
             cards.insert(to, Arc::new(card));
         });
         spawn_local(async move {
@@ -383,7 +392,11 @@ fn insert(cards: &mut Vec<Arc<CardView>>, card: &Arc<CardView>, status: Status, 
 }
 
 fn comes_before(status: Status, a: &CardView, b: &CardView) -> bool {
-    if status.is_final() { (a.since, a.id) > (b.since, b.id) } else { (a.position, a.id) < (b.position, b.id) }
+    if status.is_final() {
+        (a.since, a.id) > (b.since, b.id)
+    } else {
+        (a.position, a.id) < (b.position, b.id)
+    }
 }
 
 /// What a lane says to a card.

@@ -86,9 +86,13 @@ pub(crate) fn panel(page: Page) -> AnyView {
         busy: RwSignal::new(false),
         cancelling: RwSignal::new(false),
     };
-    let key = Memo::new(move |_| page.data.with(|page| key_of(&page.view.card, &page.view.base, &page.view.integrated)));
+    let key = Memo::new(move |_| {
+        page.data.with(|page| key_of(&page.view.card, &page.view.base, &page.view.integrated))
+    });
     let id = page.id;
-    let text = view! { <p>"Its session is stopped. Uncommitted work is kept, and you can bring it back."</p> }.into_any();
+    let text =
+        view! { <p>"Its session is stopped. Uncommitted work is kept, and you can bring it back."</p> }
+            .into_any();
     view! {
         <section class="panel act" aria-label="Your decision" data-act="">
             {move || draw(desk, &key.get())}
@@ -172,7 +176,12 @@ fn cancel(desk: Desk) -> AnyView {
     .into_any()
 }
 
-fn text_field(label: &'static str, hint: &'static str, name: &'static str, text: RwSignal<String>) -> AnyView {
+fn text_field(
+    label: &'static str,
+    hint: &'static str,
+    name: &'static str,
+    text: RwSignal<String>,
+) -> AnyView {
     view! {
         <div class="field">
             <label for=name>{label}</label>
@@ -237,17 +246,28 @@ fn explain(key: &Key) -> String {
     let note = if key.note.is_empty() { String::new() } else { format!(" {}.", sentence_case(&key.note)) };
     let text = match key.attention {
         Some(Attention::SignOff) => {
-            return format!("The reviewer passed all criteria in round {}. Your signature finishes the objective.", key.rounds.max(1));
+            return format!(
+                "The reviewer passed all criteria in round {}. Your signature finishes the objective.",
+                key.rounds.max(1)
+            );
         }
         Some(Attention::Blocked) => "The agent says what it lacks. Answer, and it goes on.",
-        Some(Attention::RetriesExhausted) => "It failed as often as is allowed. Say what to do differently, or accept it with a reason.",
+        Some(Attention::RetriesExhausted) => {
+            "It failed as often as is allowed. Say what to do differently, or accept it with a reason."
+        }
         Some(Attention::ReviewError) => "The reviewer gave no valid verdict, several times.",
         Some(Attention::SessionLost) => "Its sessions ended badly, several times.",
         Some(Attention::BudgetExhausted) => "Its budget is used up.",
         Some(Attention::NoAccount) => "No account could take it for a day.",
-        Some(Attention::PlanMissing) => "Planning gave no valid plan. Give criteria yourself, or ask for another plan.",
-        Some(Attention::Tampered) => "What was delivered is not what was worked on. Look at it before anything else.",
-        Some(Attention::Conflict) => "It cannot be merged as it stands. Reject it with a hint, or keep the branch.",
+        Some(Attention::PlanMissing) => {
+            "Planning gave no valid plan. Give criteria yourself, or ask for another plan."
+        }
+        Some(Attention::Tampered) => {
+            "What was delivered is not what was worked on. Look at it before anything else."
+        }
+        Some(Attention::Conflict) => {
+            "It cannot be merged as it stands. Reject it with a hint, or keep the branch."
+        }
         Some(Attention::StartFailed) => "Its sessions could not be started.",
         Some(Attention::Stopped) => "It was stopped. Nothing was lost.",
         Some(Attention::NoDeliverable) => "The agent finished without delivering anything.",

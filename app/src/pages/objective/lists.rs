@@ -70,7 +70,8 @@ pub(crate) fn sessions(view: &ObjectiveView) -> AnyView {
 
 fn session_row(view: &ObjectiveView, session: &SessionView) -> AnyView {
     let (mut text, mut bad) = outcome(session);
-    let verdict = view.reviews.iter().find(|review| review.session == session.id).and_then(|r| r.verdict.as_ref());
+    let verdict =
+        view.reviews.iter().find(|review| review.session == session.id).and_then(|r| r.verdict.as_ref());
     if let Some(verdict) = verdict {
         text = format!("{text}, {}", verdict.verdict);
         bad |= verdict.verdict == Decision::Fail;
@@ -117,6 +118,9 @@ fn event_mark(event: &EventView) -> AnyView {
 
 /// One sentence on an event.
 fn sentence(event: &EventView) -> String {
+    if event.kind == "edited" && !event.reason.is_empty() {
+        return format!("Changed: {}", event.reason);
+    }
     if !event.reason.is_empty() {
         return event.reason.clone();
     }
@@ -289,4 +293,3 @@ pub(crate) fn facts(view: &ObjectiveView) -> AnyView {
     }
     .into_any()
 }
-

@@ -51,9 +51,9 @@ impl Page {
             self.pending.set_value(false);
             spawn_local(async move {
                 if let Ok(new) = objective(self.id).await {
-                    let is_newer = self
-                        .data
-                        .try_with_untracked(|old| new.view.card.version >= old.view.card.version && **old != new);
+                    let is_newer = self.data.try_with_untracked(|old| {
+                        new.view.card.version >= old.view.card.version && **old != new
+                    });
                     if is_newer == Some(true) {
                         self.data.set(Arc::new(new));
                     }
@@ -277,7 +277,8 @@ fn notes(page: &ObjectivePage) -> AnyView {
 
 /// The context document of the newest session, and of the others by choice.
 fn context(page: Page) -> AnyView {
-    let chosen = RwSignal::new(page.data.with_untracked(|page| page.view.sessions.first().map(|s| s.id.clone())));
+    let chosen =
+        RwSignal::new(page.data.with_untracked(|page| page.view.sessions.first().map(|s| s.id.clone())));
     let text = Resource::new_blocking(
         move || chosen.get(),
         |id| async move {

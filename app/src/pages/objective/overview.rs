@@ -47,11 +47,14 @@ pub(crate) fn tab(page: Page, data: &ObjectivePage) -> AnyView {
 /// The live line, while a session runs.
 fn running(page: Page, view: &ObjectiveView) -> Option<AnyView> {
     let session = view.card.session.clone()?;
-    let agent = view.card.account.as_ref().map_or_else(
-        || view.card.agent.clone(),
-        |account| format!("{} · {account}", view.card.agent),
-    );
-    let line = move || page.activity.with(|(line, _)| if line.is_empty() { "Starting".to_owned() } else { line.clone() });
+    let agent = view
+        .card
+        .account
+        .as_ref()
+        .map_or_else(|| view.card.agent.clone(), |account| format!("{} · {account}", view.card.agent));
+    let line = move || {
+        page.activity.with(|(line, _)| if line.is_empty() { "Starting".to_owned() } else { line.clone() })
+    };
     let cost = move || page.activity.with(|(_, cost)| format::money(*cost));
     Some(
         view! {
@@ -83,7 +86,8 @@ fn matrix(view: &ObjectiveView) -> AnyView {
     }
     let columns: Vec<&ReviewView> = view.reviews.iter().rev().take(COLUMNS).rev().collect();
     let heads = columns.iter().map(|review| column_head(review)).collect_view();
-    let rows = view.criteria.iter().enumerate().map(|(at, criterion)| row(at, criterion, &columns)).collect_view();
+    let rows =
+        view.criteria.iter().enumerate().map(|(at, criterion)| row(at, criterion, &columns)).collect_view();
     let locked = view.card.locked;
     let text = if locked {
         format!("{}, locked before work began", view.criteria.len())
@@ -136,8 +140,12 @@ fn column_head(review: &ReviewView) -> AnyView {
 
 fn row(at: usize, criterion: &Criterion, columns: &[&ReviewView]) -> AnyView {
     let how = match &criterion.check {
-        Some(check) => view! { <span class="cmd">{icon12("term")} <span class="break">{check.clone()}</span></span> },
-        None => view! { <span class="cmd">{icon12("eye")} <span class="break">{"read by the reviewer".to_owned()}</span></span> },
+        Some(check) => {
+            view! { <span class="cmd">{icon12("term")} <span class="break">{check.clone()}</span></span> }
+        }
+        None => {
+            view! { <span class="cmd">{icon12("eye")} <span class="break">{"read by the reviewer".to_owned()}</span></span> }
+        }
     };
     let cells = columns.iter().map(|review| cell(at, review)).collect_view();
     view! {
@@ -153,11 +161,14 @@ fn row(at: usize, criterion: &Criterion, columns: &[&ReviewView]) -> AnyView {
 /// One result. The floor's own check counts when the reviewer did not come to it.
 fn cell(at: usize, review: &ReviewView) -> AnyView {
     let judged = review.verdict.as_ref().and_then(|verdict| verdict.criteria.iter().find(|r| r.index == at));
-    let floor = review.floor.as_ref().and_then(|floor| floor.commands.iter().find(|c| c.criterion == Some(at)));
+    let floor =
+        review.floor.as_ref().and_then(|floor| floor.commands.iter().find(|c| c.criterion == Some(at)));
     let (status, text) = match (judged, floor) {
         (Some(result), _) => (Some(result.status), short_evidence(result)),
         (None, Some(command)) if command.green() => (Some(CriterionStatus::Met), "check, exit 0".to_owned()),
-        (None, Some(command)) if command.timed_out => (Some(CriterionStatus::NotMet), "check timed out".to_owned()),
+        (None, Some(command)) if command.timed_out => {
+            (Some(CriterionStatus::NotMet), "check timed out".to_owned())
+        }
         (None, Some(command)) => {
             let code = command.status.map_or_else(|| "killed".to_owned(), |status| format!("exit {status}"));
             (Some(CriterionStatus::NotMet), format!("check, {code}"))
@@ -217,12 +228,19 @@ fn findings(review: &ReviewView) -> AnyView {
     if let Some(verdict) = &review.verdict {
         for result in verdict.criteria.iter().filter(|result| result.status != CriterionStatus::Met) {
             let severity = result.severity.map(severity_word).unwrap_or("");
-            let text = [("Expected ", &result.expected), ("Found ", &result.actual), ("Evidence: ", &result.evidence)]
-                .iter()
-                .filter(|(_, text)| !text.trim().is_empty())
-                .map(|(word, text)| format!("{word}{}. ", text.trim().trim_end_matches('.')))
-                .collect::<String>();
-            lines.push(line(format!("Round {}, criterion {}{severity}.", review.round, result.index + 1), text));
+            let text = [
+                ("Expected ", &result.expected),
+                ("Found ", &result.actual),
+                ("Evidence: ", &result.evidence),
+            ]
+            .iter()
+            .filter(|(_, text)| !text.trim().is_empty())
+            .map(|(word, text)| format!("{word}{}. ", text.trim().trim_end_matches('.')))
+            .collect::<String>();
+            lines.push(line(
+                format!("Round {}, criterion {}{severity}.", review.round, result.index + 1),
+                text,
+            ));
         }
         for finding in &verdict.findings {
             let place = finding.criterion.map(|at| format!(", criterion {}", at + 1)).unwrap_or_default();

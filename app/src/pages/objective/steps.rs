@@ -19,7 +19,13 @@ pub(crate) fn path(view: &ObjectiveView) -> AnyView {
             let time = time_in(view, *status);
             let is_now = *status == now;
             let is_past = index < at || (is_now && *status == Status::Done);
-            let mark = if is_past { drawn("st c-done", "s-done") } else if is_now { status_mark(*status) } else { drawn("st c-queue", "s-queue") };
+            let mark = if is_past {
+                drawn("st c-done", "s-done")
+            } else if is_now {
+                status_mark(*status)
+            } else {
+                drawn("st c-queue", "s-queue")
+            };
             let class = match (is_now, is_past, *status) {
                 (true, _, Status::HumanReview) => "step is-now is-needs",
                 (true, _, _) => "step is-now",
@@ -49,7 +55,8 @@ pub(crate) fn path(view: &ObjectiveView) -> AnyView {
 fn statuses(view: &ObjectiveView) -> Vec<Status> {
     let card = &view.card;
     let was = |status: Status| {
-        card.status == status || view.events.iter().any(|event| event.to == Some(status) || event.from == Some(status))
+        card.status == status
+            || view.events.iter().any(|event| event.to == Some(status) || event.from == Some(status))
     };
     Status::ALL
         .iter()
@@ -96,7 +103,10 @@ fn fact(view: &ObjectiveView, status: Status, is_now: bool, time: Option<i64>) -
                 let what = card.attention.map_or("you", |attention| attention.label());
                 format!("{what}, {since}")
             }
-            Status::Done => view.integrated.clone().unwrap_or_else(|| format!("{} ago", format::age(view.now - card.since))),
+            Status::Done => view
+                .integrated
+                .clone()
+                .unwrap_or_else(|| format!("{} ago", format::age(view.now - card.since))),
             Status::Queue if card.hold => format!("on hold, {since}"),
             Status::Cancelled => format!("{} ago", format::age(view.now - card.since)),
             Status::Planning | Status::Queue | Status::Working | Status::AiReview => format!("for {since}"),
@@ -116,6 +126,7 @@ fn fact(view: &ObjectiveView, status: Status, is_now: bool, time: Option<i64>) -
         (Status::HumanReview, None) => "you sign".into(),
         (Status::AiReview, None) => "graded by its criteria".into(),
         (Status::Working, None) => "an agent at work".into(),
-        (Status::Queue | Status::Planning | Status::Cancelled, None) => String::new(),
+        (Status::Queue, None) => "waits for a slot".into(),
+        (Status::Planning | Status::Cancelled, None) => String::new(),
     }
 }

@@ -130,8 +130,9 @@ fn head(session: &SessionView, now: i64, shown: Signals) -> AnyView {
     });
     let (turns, cost) = (session.turns, session.cost_usd_micros);
     let turns = move || shown.status.with(|s| s.as_ref().map_or(turns, |s| s.turns.max(turns))).to_string();
-    let cost =
-        move || format::money(shown.status.with(|s| s.as_ref().map_or(cost, |s| s.cost_usd_micros.max(cost))));
+    let cost = move || {
+        format::money(shown.status.with(|s| s.as_ref().map_or(cost, |s| s.cost_usd_micros.max(cost))))
+    };
     let limit = format::duration(i64::try_from(session.wall_clock_s).unwrap_or(0) * 1000);
     view! {
         <header class="thead">
