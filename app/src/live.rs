@@ -19,6 +19,8 @@ type Listener = Rc<dyn Fn(&Feed)>;
 #[derive(Default)]
 struct Inner {
     seq: Option<i64>,
+    /// What the last hello said: where the feed goes on after a resync.
+    hello: i64,
     recent: VecDeque<(i64, Arc<CardView>)>,
     listeners: Vec<(u64, Listener)>,
     next: u64,
@@ -83,6 +85,7 @@ impl Live {
         match &feed {
             Feed::Hello { seq, build } => {
                 INNER.with_borrow_mut(|inner| {
+                    inner.hello = *seq;
                     inner.seq.get_or_insert(*seq);
                 });
                 if !build.is_empty() && *build != build_id() {
@@ -99,7 +102,10 @@ impl Live {
             Feed::Wip { wip } => self.wip.set(Some(wip.clone())),
             Feed::Activity { .. } => {}
             // What was missed is read anew by the pages; from here on the feed goes on with the present.
-            Feed::Resync => INNER.with_borrow_mut(|inner| inner.recent.clear()),
+            Feed::Resync => INNER.with_borrow_mut(|inner| {
+                inner.recent.clear();
+                inner.seq = Some(inner.hello);
+            }),
         }
         let listeners: Vec<Listener> =
             INNER.with_borrow(|inner| inner.listeners.iter().map(|(_, listener)| listener.clone()).collect());

@@ -129,10 +129,10 @@ impl Socket {
         self.0.open.borrow().as_ref().is_some_and(|open| open.socket.ready_state() == WebSocket::OPEN)
     }
 
-    /// Tries again now.
+    /// Tries again now; not within this call, because the path is asked from whoever calls.
     pub(crate) fn again(&self) {
         self.0.tries.set(0);
-        connect(&self.0);
+        try_after(&self.0, Duration::ZERO);
     }
 
     /// Ends it for good.
@@ -240,12 +240,15 @@ fn lost(inner: &Rc<Inner>) {
     }
     let wait =
         (500.0 * f64::from(1_u32 << tries.min(5))).min(15_000.0) * (0.75 + js_sys::Math::random() / 2.0);
-    let again = weak(inner, connect);
-    if let Some(old) = inner.retry.take() {
-        old.clear();
-    }
     // The number is positive and far below the bound.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let wait = Duration::from_millis(wait as u64);
-    inner.retry.set(set_timeout_with_handle(again, wait).ok());
+    try_after(inner, wait);
+}
+
+fn try_after(inner: &Rc<Inner>, wait: Duration) {
+    if let Some(old) = inner.retry.take() {
+        old.clear();
+    }
+    inner.retry.set(set_timeout_with_handle(weak(inner, connect), wait).ok());
 }

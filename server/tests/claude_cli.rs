@@ -20,7 +20,7 @@ use messages_stand_in::{Script, StandIn, Turn};
 use opkit_domain::context_document::{REVIEWER, WORKER};
 use secret_watch::{SecretWatch, files_with};
 use serde_json::{Value, json};
-use support::{Request, data_dir, opkit, output_of, repository, run, wait_until};
+use support::{Request, data_dir, opkit, output_of, repository, wait_until};
 use tempfile::TempDir;
 
 /// No real credential looks like it, and nothing else on the machine contains it.
@@ -45,7 +45,8 @@ fn optional_claude_cli_works_and_is_reviewed() {
 fn optional_claude_cli_ignores_settings_that_a_repository_ships() {
     in_closed_network("optional_claude_cli_ignores_settings_that_a_repository_ships", |claude| {
         let world = World::start(claude, |repository| {
-            let hook = json!([{ "hooks": [{ "type": "command", "command": format!("touch \"$HOME/{MARKER}\"") }] }]);
+            let hook =
+                json!([{ "hooks": [{ "type": "command", "command": format!("touch \"$HOME/{MARKER}\"") }] }]);
             let settings = json!({
                 "disableAllHooks": true,
                 "env": {
@@ -65,7 +66,8 @@ fn optional_claude_cli_ignores_settings_that_a_repository_ships() {
         world.do_the_main_job();
         world.check_what_the_model_was_told();
         world.check_the_result();
-        let found = Command::new("find").arg(world.data.path()).args(["-name", MARKER]).output().expect("find");
+        let found =
+            Command::new("find").arg(world.data.path()).args(["-name", MARKER]).output().expect("find");
         assert!(found.stdout.is_empty(), "a hook of the repository ran: {found:?}");
     });
 }
@@ -77,7 +79,10 @@ fn in_closed_network(test: &str, body: fn(&Path)) {
         return;
     };
     let claude = PathBuf::from(claude);
-    assert!(claude.is_absolute() && claude.is_file(), "OPKIT_TEST_CLAUDE must be the absolute path of a file");
+    assert!(
+        claude.is_absolute() && claude.is_file(),
+        "OPKIT_TEST_CLAUDE must be the absolute path of a file"
+    );
     if std::env::var_os(INSIDE).is_some() {
         assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().expect("ip runs").success());
         let interfaces = fs::read_to_string("/proc/net/dev").expect("the interfaces");
@@ -123,7 +128,8 @@ impl World {
         fs::set_permissions(&keys, Permissions::from_mode(0o700)).expect("its mode");
         fs::write(keys.join("anthropic"), format!("{KEY}\n")).expect("a key");
         fs::set_permissions(keys.join("anthropic"), Permissions::from_mode(0o600)).expect("its mode");
-        fs::write(data.path().join("claude-base-url"), format!("http://{}\n", api.address)).expect("an address");
+        fs::write(data.path().join("claude-base-url"), format!("http://{}\n", api.address))
+            .expect("an address");
 
         let watch = SecretWatch::start(KEY, claude, data.path());
         let (server, address) = serve(claude, data.path(), &folder.path().join("log"));
@@ -142,7 +148,8 @@ impl World {
 
     /// Writes the objective and waits until nothing follows by itself.
     fn do_the_main_job(&self) {
-        let add = "objective add --repo sample --type bug --agent claude --title Greet --criterion Greets --check";
+        let add =
+            "objective add --repo sample --type bug --agent claude --title Greet --criterion Greets --check";
         let add: Vec<&str> = add.split(' ').chain(["test -f hello.txt"]).collect();
         assert_eq!(output_of(self.data.path(), &add, ""), "1");
         let deadline = Instant::now() + Duration::from_secs(180);
@@ -162,13 +169,18 @@ impl World {
 
     /// What somebody needs to see who finds out why it failed.
     fn tell(&self) {
-        let words = ["-path", "*/sessions/*", "-name", "transcript.jsonl", "-exec", "tail", "-n", "12", "{}", "+"];
-        for (program, args) in [("find", &words[..])] {
-            let output = Command::new(program).arg(self.data.path()).args(args).output().expect("it runs");
-            eprintln!("{}", String::from_utf8_lossy(&output.stdout));
+        let mut find = Command::new("find");
+        find.arg(self.data.path().join("sessions")).args(["-name", "transcript.jsonl"]);
+        let output = find.args(["-exec", "tail", "-n", "12", "{}", "+"]).output().expect("find runs");
+        eprintln!("{}\n{}", String::from_utf8_lossy(&output.stdout), self.log());
+        for seen in self.api.seen() {
+            eprintln!(
+                "{} {}: {:?}",
+                seen.script,
+                seen.turn,
+                &seen.news.chars().take(300).collect::<String>()
+            );
         }
-        let output = run(self.data.path(), &["objective", "watch", "1"], "");
-        eprintln!("{}\n{}\n{:#?}", self.log(), String::from_utf8_lossy(&output.stdout), self.api.seen());
     }
 
     fn check_what_the_model_was_told(&self) {
@@ -179,17 +191,20 @@ impl World {
         assert!(refused.contains("BLOCKED: write to ") && refused.contains("outside worktree"), "{refused}");
         let by_the_kernel = self.api.asked("worker", 3).news;
         assert!(by_the_kernel.contains("The wall refused "), "{by_the_kernel}");
-        let committed = self.api.asked("worker", 4).news;
+        let mixed = self.api.asked("worker", 4).news;
+        assert!(mixed.contains("InputValidationError") && mixed.contains("Exit code 3"), "{mixed}");
+        let committed = self.api.asked("worker", 5).news;
         assert!(committed.contains("[obj/1 "), "{committed}");
         let names: Vec<_> = fs::read_dir(self.outside.path()).expect("a folder").collect();
         assert!(names.is_empty(), "written outside: {names:?}");
-        // The next request proves that a turn's call was answered; the last turn has none.
-        self.api.asked("worker", 6);
+        // The request for the last turn proves that every call before it was answered.
+        self.api.asked("worker", 7);
         self.api.asked("reviewer", 2);
     }
 
     fn check_the_result(&self) {
-        let token = output_of(self.data.path(), &["tokens", "create", "--actor", "ci", "--scope", "operate"], "");
+        let token =
+            output_of(self.data.path(), &["tokens", "create", "--actor", "ci", "--scope", "operate"], "");
         let path = "/api/v1/objectives/1/sessions";
         let sessions = Request::new(self.address, "GET", path).bearer(&token).send().json();
         let sessions = sessions["items"].as_array().expect("a list");
@@ -213,8 +228,11 @@ impl World {
 
     fn check_that_the_key_stayed_secret(&self) {
         let watched = self.watch.report();
-        assert!(watched.agents > 0 && watched.runners > 0 && watched.tmux > 0, "watched too little: {watched:?}");
         assert_eq!(watched.leaks, Vec::<String>::new());
+        assert!(
+            watched.agents > 0 && watched.runners > 0 && watched.tmux > 0,
+            "watched too little: {watched:?}"
+        );
         assert!(!self.log().contains(KEY), "the key is in the server's log");
         let kept = self.data.path().join("keys/anthropic");
         let found: Vec<PathBuf> =
@@ -260,17 +278,30 @@ fn commit_all(repository: &Path) {
     }
 }
 
+fn bash(command: &str) -> (&'static str, Value) {
+    ("Bash", json!({ "command": command, "description": "A step of the script" }))
+}
+
 fn shell(command: &str) -> Turn {
-    Turn::Calls("Bash", json!({ "command": command, "description": "A step of the script" }))
+    Turn::Calls(vec![bash(command)])
 }
 
 /// Does the work, and tries to write outside: by a tool, which the guard refuses, and past it by the shell.
 fn worker(data: &Path, outside: &Path) -> Script {
-    let worktree = data.join("work/1/cc-worktree-1");
+    let hello = data.join("work/1/cc-worktree-1/hello.txt");
+    let write = |path: PathBuf, text: &str| ("Write", json!({ "file_path": path, "content": text }));
     let turns = vec![
-        Turn::Calls("Write", json!({ "file_path": worktree.join("hello.txt"), "content": "Hello\n" })),
-        Turn::Calls("Write", json!({ "file_path": outside.join("by-tool.txt"), "content": "x" })),
+        Turn::Calls(vec![write(hello.clone(), "Hello\n")]),
+        Turn::Calls(vec![write(outside.join("by-tool.txt"), "x")]),
         shell(&format!("echo x > '{}/by-shell.txt'", outside.display())),
+        // Calls that overlap, of which some fail before the guard is asked: it must not look broken.
+        Turn::Calls(vec![
+            ("Write", json!({ "file_path": hello })),
+            bash("exit 3"),
+            bash("cat hello.txt"),
+            ("Read", json!({ "file_path": hello })),
+            ("NoSuchTool", json!({})),
+        ]),
         shell("git add -A && git commit -m 'Add a greeting'"),
         shell("opkit-session progress 'The greeting is committed'"),
         shell(
@@ -292,7 +323,9 @@ fn reviewer() -> Script {
         "findings": [], "summary": "The file is there.",
     });
     let turns = vec![
-        shell("cat ../brief.md ../criteria.json ../ARTIFACT.md ../diff.patch ../floor.json && test -f hello.txt"),
+        shell(
+            "cat ../brief.md ../criteria.json ../ARTIFACT.md ../diff.patch ../floor.json && test -f hello.txt",
+        ),
         shell(&format!(
             "v() {{ sed -n \"s/^  \\\"$1\\\": \\\"\\([0-9a-f-]*\\)\\\",*$/\\1/p\" ../criteria.json; }}\n\
              sed -e \"s/@session/$(v session)/\" -e \"s/@commit/$(v commit)/\" -e \"s/@nonce/$(v nonce)/\" \

@@ -164,24 +164,28 @@ fn a_runner_that_is_killed_takes_nothing_with_it() {
 #[test]
 fn a_delivery_survives_a_kill_while_it_is_taken_in() {
     let mut fleet = Fleet::start(4);
-    for round in 0..3 {
+    for round in 0..4 {
         // A task: its delivery is taken in and decides at once.
         let id = fleet.add(&json!({"type": "task", "title": format!("Task {round}"), "script": "good"}));
-        let bundle = wait_within(Duration::from_secs(20), "a session", || {
+        let session = wait_within(Duration::from_secs(20), "a session", || {
             let session = fleet.sessions(id).first().and_then(|session| session["id"].as_str().map(str::to_owned));
-            session.map(|session| session_dir(fleet.data(), &session)).ok_or_else(|| fleet.story(id))
-        })
-        .join(files::RESULT_BUNDLE);
+            session.ok_or_else(|| fleet.story(id))
+        });
         let deadline = Instant::now() + Duration::from_secs(30);
-        let there = || std::fs::metadata(&bundle).is_ok();
-        while !there() {
-            assert!(Instant::now() < deadline, "no bundle: {}", fleet.story(id));
-            std::thread::yield_now();
-        }
-        // The server removes the bundle when it has it: the worst moment to die is right then.
-        while there() {
-            assert!(Instant::now() < deadline, "the bundle is never taken in: {}", fleet.story(id));
-            std::hint::spin_loop();
+        let spin = |what: &str, there: &dyn Fn() -> bool| {
+            while !there() {
+                assert!(Instant::now() < deadline, "{what} never comes: {}", fleet.story(id));
+                std::hint::spin_loop();
+            }
+        };
+        // The worst moments to die: the commit is in the mirror and not in the database, the bundle is gone.
+        if round % 2 == 0 {
+            let branch = fleet.data().join(format!("mirrors/1.git/refs/heads/obj/{id}"));
+            spin("the branch", &|| branch.exists());
+        } else {
+            let bundle = session_dir(fleet.data(), &session).join(files::RESULT_BUNDLE);
+            spin("a bundle", &|| bundle.exists());
+            spin("the end of the bundle", &|| !bundle.exists());
         }
         fleet = fleet.kill().start();
         let card = fleet.rests(id);

@@ -171,122 +171,139 @@ pub fn step(facts: &Facts, trigger: Trigger) -> Result<Transition, Refused> {
             S::Planning | S::Working | S::AiReview => needs_person(facts, Attention::BudgetExhausted),
             S::Queue | S::HumanReview | S::Done | S::Cancelled => refuse("It is not running."),
         },
-        Trigger::StartNext
-        | Trigger::SkipPlanning
-        | Trigger::AskPlan
-        | Trigger::Approve { .. }
-        | Trigger::Reject
-        | Trigger::Answer
-        | Trigger::Resume
-        | Trigger::FreshReview
-        | Trigger::Reopen
-        | Trigger::Cancel
-        | Trigger::Restore => person(facts, trigger),
+        Trigger::StartNext => start_next(facts),
+        Trigger::SkipPlanning => skip_planning(facts),
+        Trigger::AskPlan => ask_plan(facts),
+        Trigger::Approve { reason } => approve(facts, reason),
+        Trigger::Reject | Trigger::Answer => send_back(facts),
+        Trigger::Resume => resume(facts),
+        Trigger::FreshReview => fresh_review(facts),
+        Trigger::Reopen => reopen(facts),
+        Trigger::Cancel => cancel(facts),
+        Trigger::Restore => restore(facts),
     }
 }
 
-/// Triggers that only a person gives.
-fn person(facts: &Facts, trigger: Trigger) -> Result<Transition, Refused> {
+/// A person wants it next, now.
+fn start_next(facts: &Facts) -> Result<Transition, Refused> {
     use Status as S;
-    let unlived = "A session is still running. Stop it first.";
-    match trigger {
-        Trigger::StartNext => match facts.status {
-            S::Queue if facts.hold => refuse("It is on hold. Release the hold first."),
-            S::Queue => to(facts, S::Queue, |t| t.first = true),
-            S::Planning => refuse("It has no criteria yet. Give criteria, then it goes to the queue."),
-            S::Working => refuse("It is being worked on already."),
-            S::AiReview => refuse("It is in review. A failed review sends it back by itself."),
-            S::HumanReview => refuse("It needs your decision first: reject with findings, or answer."),
-            S::Done => refuse("It is done. Reopen it with a reason."),
-            S::Cancelled => refuse("It is cancelled. Bring it back to the queue first."),
-        },
-        Trigger::SkipPlanning => match facts.status {
-            S::Planning if facts.criteria == 0 => refuse("It has no criteria. Give at least one first."),
-            S::Planning if facts.live => refuse(unlived),
-            S::Planning => to(facts, S::Queue, |_| {}),
-            S::Queue | S::Working | S::AiReview | S::HumanReview | S::Done | S::Cancelled => {
-                refuse("It is not in planning.")
-            }
-        },
-        Trigger::AskPlan => match facts.status {
-            S::HumanReview if facts.locked => refuse("Its criteria are locked. Work has begun."),
-            S::HumanReview => to(facts, S::Planning, |t| {
-                t.counters = fresh(t.counters);
-                t.sub_state = Some(SubState::BetweenRuns);
-            }),
-            S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
-                refuse("Another plan can be asked for when a plan is missing.")
-            }
-        },
-        Trigger::Approve { reason } => approve(facts, reason),
-        Trigger::Reject | Trigger::Answer => match facts.status {
-            S::HumanReview if facts.criteria == 0 => {
-                refuse("It has no criteria. Give criteria, or ask for another plan.")
-            }
-            S::HumanReview => to(facts, S::Working, |t| {
-                t.counters = fresh(t.counters);
-                t.sub_state = Some(SubState::BetweenRuns);
-                t.lock = true;
-            }),
-            S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => refuse(format!(
-                "It is in {}. Only what is in Human review can be decided.",
-                facts.status.label()
-            )),
-        },
-        Trigger::Resume => resume(facts),
-        Trigger::FreshReview => match facts.status {
-            S::HumanReview if !facts.delivered => refuse("Nothing was delivered that could be reviewed."),
-            S::HumanReview => to(facts, S::AiReview, |t| {
-                t.counters.review_errors = 0;
-                t.counters.start_failures = 0;
-                t.sub_state = Some(SubState::BetweenRuns);
-            }),
-            S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
-                refuse("Comes here by itself when the work session delivers.")
-            }
-        },
-        Trigger::Reopen => match facts.status {
-            S::Done => to(facts, S::Working, |t| {
-                t.counters = fresh(t.counters);
-                t.sub_state = Some(SubState::BetweenRuns);
-                t.lock = true;
-                t.false_pass = facts.passed;
-            }),
-            S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview | S::Cancelled => {
-                refuse("Only what is done can be reopened.")
-            }
-        },
-        Trigger::Cancel => match facts.status {
-            S::Done => refuse("It is done. Reopen it if it was wrong."),
-            S::Cancelled => refuse("It is cancelled already."),
-            S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview => {
-                to(facts, S::Cancelled, |t| {
-                    t.came_from = Some(facts.status);
-                    t.stop_session = facts.live;
-                    t.wakes_parent = true;
-                })
-            }
-        },
-        Trigger::Restore => match facts.status {
-            S::Cancelled if facts.live => refuse("Its session is still being stopped. Wait a moment."),
-            S::Cancelled => {
-                let back =
-                    if facts.kind == Kind::Project && facts.criteria == 0 { S::Planning } else { S::Queue };
-                to(facts, back, |t| t.counters = fresh(t.counters))
-            }
-            S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview | S::Done => {
-                refuse("Only what is cancelled can be brought back.")
-            }
-        },
-        Trigger::Claimed(_)
-        | Trigger::SessionEnded(..)
-        | Trigger::NoSlot
-        | Trigger::NoAccountFree
-        | Trigger::NoAccountForADay
-        | Trigger::ChildEnded
-        | Trigger::MergeConflict
-        | Trigger::Tampered
-        | Trigger::BudgetUsedUp => refuse("A person does not give this trigger."),
+    match facts.status {
+        S::Queue if facts.hold => refuse("It is on hold. Release the hold first."),
+        S::Queue => to(facts, S::Queue, |t| t.first = true),
+        S::Planning => refuse("It has no criteria yet. Give criteria, then it goes to the queue."),
+        S::Working => refuse("It is being worked on already."),
+        S::AiReview => refuse("It is in review. A failed review sends it back by itself."),
+        S::HumanReview => refuse("It needs your decision first: reject with findings, or answer."),
+        S::Done => refuse("It is done. Reopen it with a reason."),
+        S::Cancelled => refuse("It is cancelled. Bring it back to the queue first."),
+    }
+}
+
+/// A person gives criteria instead of a plan.
+fn skip_planning(facts: &Facts) -> Result<Transition, Refused> {
+    use Status as S;
+    match facts.status {
+        S::Planning if facts.criteria == 0 => refuse("It has no criteria. Give at least one first."),
+        S::Planning if facts.live => refuse("A session is still running. Stop it first."),
+        S::Planning => to(facts, S::Queue, |_| {}),
+        S::Queue | S::Working | S::AiReview | S::HumanReview | S::Done | S::Cancelled => {
+            refuse("It is not in planning.")
+        }
+    }
+}
+
+/// A person asks for another plan.
+fn ask_plan(facts: &Facts) -> Result<Transition, Refused> {
+    use Status as S;
+    match facts.status {
+        S::HumanReview if facts.locked => refuse("Its criteria are locked. Work has begun."),
+        S::HumanReview => to(facts, S::Planning, |t| {
+            t.counters = fresh(t.counters);
+            t.sub_state = Some(SubState::BetweenRuns);
+        }),
+        S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
+            refuse("Another plan can be asked for when a plan is missing.")
+        }
+    }
+}
+
+/// A person rejects or answers: a full new allowance of rounds.
+fn send_back(facts: &Facts) -> Result<Transition, Refused> {
+    use Status as S;
+    match facts.status {
+        S::HumanReview if facts.criteria == 0 => {
+            refuse("It has no criteria. Give criteria, or ask for another plan.")
+        }
+        S::HumanReview => to(facts, S::Working, |t| {
+            t.counters = fresh(t.counters);
+            t.sub_state = Some(SubState::BetweenRuns);
+            t.lock = true;
+        }),
+        S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
+            refuse(format!("It is in {}. Only what is in Human review can be decided.", facts.status.label()))
+        }
+    }
+}
+
+/// A person asks for a fresh review.
+fn fresh_review(facts: &Facts) -> Result<Transition, Refused> {
+    use Status as S;
+    match facts.status {
+        S::HumanReview if !facts.delivered => refuse("Nothing was delivered that could be reviewed."),
+        S::HumanReview => to(facts, S::AiReview, |t| {
+            t.counters.review_errors = 0;
+            t.counters.start_failures = 0;
+            t.sub_state = Some(SubState::BetweenRuns);
+        }),
+        S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
+            refuse("Comes here by itself when the work session delivers.")
+        }
+    }
+}
+
+/// A person reopens what is done.
+fn reopen(facts: &Facts) -> Result<Transition, Refused> {
+    use Status as S;
+    match facts.status {
+        S::Done => to(facts, S::Working, |t| {
+            t.counters = fresh(t.counters);
+            t.sub_state = Some(SubState::BetweenRuns);
+            t.lock = true;
+            t.false_pass = facts.passed;
+        }),
+        S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview | S::Cancelled => {
+            refuse("Only what is done can be reopened.")
+        }
+    }
+}
+
+/// A person ends it early.
+fn cancel(facts: &Facts) -> Result<Transition, Refused> {
+    use Status as S;
+    match facts.status {
+        S::Done => refuse("It is done. Reopen it if it was wrong."),
+        S::Cancelled => refuse("It is cancelled already."),
+        S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview => to(facts, S::Cancelled, |t| {
+            t.came_from = Some(facts.status);
+            t.stop_session = facts.live;
+            t.wakes_parent = true;
+        }),
+    }
+}
+
+/// A person brings it back, at most to the queue.
+fn restore(facts: &Facts) -> Result<Transition, Refused> {
+    use Status as S;
+    match facts.status {
+        S::Cancelled if facts.live => refuse("Its session is still being stopped. Wait a moment."),
+        S::Cancelled => {
+            let back =
+                if facts.kind == Kind::Project && facts.criteria == 0 { S::Planning } else { S::Queue };
+            to(facts, back, |t| t.counters = fresh(t.counters))
+        }
+        S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview | S::Done => {
+            refuse("Only what is cancelled can be brought back.")
+        }
     }
 }
 

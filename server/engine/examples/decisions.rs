@@ -30,7 +30,10 @@ fn main() -> anyhow::Result<()> {
         println!("| {objectives} | {ours:.0} | {theirs:.0} | {:.2} |", ours / theirs);
         costs.push(theirs / ours);
     }
-    println!("\nCost at 100,000 against 1,000, each in units of the bare transaction of its round: {:.2}", costs[1] / costs[0]);
+    println!(
+        "\nCost at 100,000 against 1,000, each in units of the bare transaction of its round: {:.2}",
+        costs[1] / costs[0]
+    );
     Ok(())
 }
 
@@ -99,13 +102,17 @@ impl Bare {
             self.0.execute_batch("BEGIN IMMEDIATE")?;
             self.0.prepare_cached("UPDATE gate SET claims = claims + 1 WHERE id = 1")?.execute([])?;
             self.0
-                .prepare_cached("UPDATE objective SET status = 'working', version = version + 1 WHERE id = ?1")?
+                .prepare_cached(
+                    "UPDATE objective SET status = 'working', version = version + 1 WHERE id = ?1",
+                )?
                 .execute([made % 1000])?;
             self.0
                 .prepare_cached("INSERT INTO session VALUES (?1, ?2, 'work', 'starting', 'ccuser-0', '')")?
                 .execute((&id, made % 1000))?;
             self.0
-                .prepare_cached("INSERT INTO event (objective_id, kind, reason) VALUES (?1, 'moved', 'claimed')")?
+                .prepare_cached(
+                    "INSERT INTO event (objective_id, kind, reason) VALUES (?1, 'moved', 'claimed')",
+                )?
                 .execute([made % 1000])?;
             self.0
                 .prepare_cached("INSERT INTO audit (actor, detail) VALUES ('dispatcher', ?1)")?

@@ -253,9 +253,10 @@ impl Engine {
                 self.decide(actor, id, trigger, Decision { version, ..Decision::default() }).await?
             }
         };
-        let message = match trigger {
-            Trigger::StartNext => format!("#{id} starts next, as soon as a slot is free."),
-            _ => format!("#{id} moved to {}.", card.status.label()),
+        let message = if trigger == Trigger::StartNext {
+            format!("#{id} starts next, as soon as a slot is free.")
+        } else {
+            format!("#{id} moved to {}.", card.status.label())
         };
         Ok(Moved { card, message })
     }

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn names_come_from_the_list_and_hunks_by_order() {
-        let mut view = files("1\t0\tä b\0-\t-\timage.png\0002\t1\t\0old\0new\0".as_bytes());
+        let mut view = files("1\t0\tä b\0-\t-\timage.png\x002\t1\t\0old\0new\0".as_bytes());
         assert_eq!(view.files.len(), 3);
         assert_eq!((view.files[0].path.as_str(), view.files[2].old_path.as_deref()), ("ä b", Some("old")));
         fill(

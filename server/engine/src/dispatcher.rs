@@ -53,9 +53,9 @@ impl Engine {
         if !self.store().anything_to_claim(now_ms()).await? {
             return Ok(vec![]);
         }
-        let setting = self.cap_setting().await?;
+        let setting = self.cap_setting();
         let mut tx = self.store().begin().await?;
-        claim::take_gate(&mut tx).await?;
+        let (mut accounts, mut live) = claim::open(&mut tx).await?;
         // Checked inside the claim: whoever set the switch before this point is obeyed.
         if crate::kill_switch::reason(&self.dirs().kill_switch()).is_some() {
             return Ok(vec![]);
@@ -63,8 +63,6 @@ impl Engine {
         if self.disk_is_low() {
             return Ok(vec![]);
         }
-        let mut live = claim::live(&mut tx).await?;
-        let mut accounts = crate::store::accounts::loads(&mut tx).await?;
         let room: u32 = accounts.iter().filter(|a| a.available).map(|a| a.limit).sum();
         let cap = setting.min(room);
         let mut found = claim::candidates(&mut tx, cap.max(20) + 5).await?;
@@ -182,10 +180,11 @@ async fn claim_one(
     let token = (role != Role::Review).then(|| engine.session_token(&id)).transpose()?;
     let token_hash = token.as_deref().map(crate::session_manager::token_hash);
     let round = objective.facts.counters.rounds_total + 1;
-    store_transition(tx, objective, &transition, &Beside::default()).await?;
+    let detail = serde_json::json!({ "session": id, "role": role, "account": account, "phase": "intent" });
     let new = NewSession {
         id: &id,
         objective,
+        transition: &transition,
         role,
         account,
         round,
@@ -193,22 +192,9 @@ async fn claim_one(
         token_hash: token_hash.as_deref(),
         deadline: now_ms() + START_DEADLINE_MS,
         wall_clock_s: WALL_CLOCK_S,
-    };
-    claim::insert_session(tx, &new).await?;
-    let moved = transition.to != objective.facts.status;
-    let event = NewEvent {
-        objective: objective.id,
-        kind: if moved { "moved" } else { "session" },
-        from: moved.then_some(objective.facts.status),
-        to: moved.then_some(transition.to),
-        trigger: "claimed",
-        actor: "dispatcher",
         reason: &format!("A {role} session on {account}, round {round}."),
-        session: Some(&id),
+        audit: &detail.to_string(),
     };
-    append(tx, objective.scope, event).await?;
-    let target = format!("#{}", objective.id);
-    let detail = serde_json::json!({ "session": id, "role": role, "account": account, "phase": "intent" });
-    crate::store::people::audit_in(tx, objective.scope, "dispatcher", "launch", &target, &detail).await?;
+    claim::store(tx, &new).await?;
     Ok(LaunchPermit::of_claim(id))
 }

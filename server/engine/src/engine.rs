@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use opkit_domain::access::{Access, Actor, Scope};
@@ -130,6 +130,8 @@ struct Inner {
     identity: Option<Identity>,
     /// `bin/<build id>/opkit-session`: sessions keep the version they began with.
     runner: PathBuf,
+    /// The cap in force; the setting's row is read once and written through.
+    cap: AtomicU32,
     ready: AtomicBool,
     draining: AtomicBool,
     /// Wakes the dispatcher; a timer makes it right, this makes it fast.
@@ -167,6 +169,8 @@ impl Engine {
         let runner = crate::install::runner(&dirs, &config.session_binary)?;
         let store = Store::open(&dirs.database()).await?;
         store.ensure_accounts().await?;
+        let stored = store.setting("max_concurrent_sessions").await?.and_then(|text| text.parse().ok());
+        let cap = stored.or(config.cap).unwrap_or(DEFAULT_CAP);
         let agents = Agents::new(config.agent_claude.clone());
         let (feed, _) = broadcast::channel(1024);
         Ok(Engine(Arc::new(Inner {
@@ -178,6 +182,7 @@ impl Engine {
             agents,
             identity,
             runner,
+            cap: AtomicU32::new(cap),
             ready: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             dispatch: Notify::new(),
@@ -327,10 +332,8 @@ impl Engine {
     }
 
     /// The cap that was set: run-time setting, else environment, else 25.
-    pub(crate) async fn cap_setting(&self) -> Result<u32> {
-        let stored =
-            self.0.store.setting("max_concurrent_sessions").await?.and_then(|text| text.parse().ok());
-        Ok(stored.or(self.0.config.cap).unwrap_or(DEFAULT_CAP))
+    pub(crate) fn cap_setting(&self) -> u32 {
+        self.0.cap.load(Ordering::Relaxed)
     }
 
     /// Changes the cap at run time. A lower one lets sessions drain.
@@ -342,6 +345,7 @@ impl Engine {
             return Err(Error::BadInput("The cap is at most 500.".into()));
         }
         self.0.store.set_setting(actor, "max_concurrent_sessions", &cap.to_string()).await?;
+        self.0.cap.store(cap, Ordering::Relaxed);
         self.changed();
         Ok(())
     }
@@ -399,7 +403,7 @@ impl Engine {
             self.0.store.wip_figures(scope).await?;
         let accounts = self.accounts().await?;
         let room: u32 = accounts.iter().filter(|a| a.state == "available").map(|a| a.limit).sum();
-        let cap = self.cap_setting().await?.min(room);
+        let cap = self.cap_setting().min(room);
         let stopped = crate::kill_switch::reason(&self.0.dirs.kill_switch());
         Ok(WipView {
             cap,

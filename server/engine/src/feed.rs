@@ -41,7 +41,11 @@ impl FeedStream {
                 Err(_) => {}
                 Ok(Ok(feed)) => match feed.as_ref() {
                     Feed::Card { seq, .. } if *seq <= self.seq => {}
-                    other => return Some(other.clone()),
+                    Feed::Hello { .. }
+                    | Feed::Card { .. }
+                    | Feed::Wip { .. }
+                    | Feed::Activity { .. }
+                    | Feed::Resync => return Some(feed.as_ref().clone()),
                 },
                 Ok(Err(broadcast::error::RecvError::Lagged(_))) => return Some(Feed::Resync),
                 Ok(Err(broadcast::error::RecvError::Closed)) => return None,

@@ -32,7 +32,11 @@ impl Tasks {
     pub(crate) fn failed(&self, name: &'static str, error: &Error) {
         let text = match error {
             Error::Internal(inner) => format!("{inner:#}"),
-            other => other.to_string(),
+            Error::NotFound(_)
+            | Error::Refused(_)
+            | Error::Conflict(_)
+            | Error::BadInput(_)
+            | Error::Forbidden(_) => error.to_string(),
         };
         tracing::error!(task = name, error = text, "a background task failed");
         self.note(name, Some(text));

@@ -77,7 +77,11 @@ impl Engine {
                     tracing::error!(session.id = %id, error = format!("{inner:#}"), "a session could not be started");
                     "The session could not be started; the server's log says why.".to_owned()
                 }
-                other => other.to_string(),
+                Error::NotFound(_)
+                | Error::Refused(_)
+                | Error::Conflict(_)
+                | Error::BadInput(_)
+                | Error::Forbidden(_) => error.to_string(),
             };
             if let Err(error) = self.settle_never_ran(&id, &sentence).await {
                 tracing::error!(session.id = %id, %error, "a failed start could not be stored");

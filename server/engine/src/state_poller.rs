@@ -45,7 +45,6 @@ impl Engine {
     }
 
     pub(crate) fn launched(&self, id: &SessionId) {
-        #[expect(clippy::disallowed_methods, reason = "a monotonic reading, not the wall clock")]
         self.launches().insert(id.clone(), Some(Instant::now()));
     }
 
@@ -241,10 +240,7 @@ impl Engine {
                     status.denials,
                 )
                 .await?;
-            #[expect(clippy::disallowed_methods, reason = "a monotonic reading, not the wall clock")]
-            {
-                seen.noted = Some(Instant::now());
-            }
+            seen.noted = Some(Instant::now());
         }
         seen.last = status;
         Ok(())

@@ -57,7 +57,6 @@ impl Engine {
             Some(_) | None => record.window_start(len, WINDOW),
         };
         *self.viewers().entry(id.clone()).or_default() += 1;
-        #[expect(clippy::disallowed_methods, reason = "a monotonic reading, not the wall clock")]
         let now = Instant::now();
         Ok(TerminalStream {
             engine: self.clone(),
@@ -144,8 +143,6 @@ impl TerminalStream {
             }
         }
     }
-
-    #[expect(clippy::disallowed_methods, reason = "a monotonic reading, not the wall clock")]
     fn window(&mut self) -> Option<TerminalDown> {
         let now = Instant::now();
         if now < self.next_window {
@@ -171,8 +168,6 @@ impl TerminalStream {
         self.pause = FRAME;
         Some(TerminalDown::Lines { first, at, end, lines })
     }
-
-    #[expect(clippy::disallowed_methods, reason = "a monotonic reading, not the wall clock")]
     async fn status(&mut self) -> Option<TerminalDown> {
         let now = Instant::now();
         if now < self.next_status || self.ended {

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use self::brief::Brief;
 use self::speech::Speech;
 
-const WORK_SCRIPTS: [&str; 12] = [
+const WORK_SCRIPTS: [&str; 14] = [
     "good",
     "fails-then-good",
     "always-fails",
@@ -26,6 +26,8 @@ const WORK_SCRIPTS: [&str; 12] = [
     "writes-outside",
     "slow",
     "asks-nothing",
+    "links-artifact",
+    "pipes-artifact",
 ];
 const REVIEW_SCRIPTS: [&str; 5] = ["review-errors", "wrong-nonce", "prose", "reviewer-crashes", "good"];
 
@@ -109,6 +111,8 @@ fn play(role: &str, script: &str, number: Option<u64>) -> Ending {
             trouble::takes_time(&mut speech, number.unwrap_or(20))?;
             work::good(&mut speech, &brief)
         }
+        "links-artifact" => trouble::replaces_artifact(&mut speech, &brief, trouble::Fake::Link),
+        "pipes-artifact" => trouble::replaces_artifact(&mut speech, &brief, trouble::Fake::Pipe),
         "asks-nothing" => {
             speech.say("I have read the brief and leave without delivering anything.")?;
             speech.finish("Nothing delivered.")

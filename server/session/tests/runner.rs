@@ -198,16 +198,47 @@ fn a_claude_whose_guard_does_not_answer_is_stopped() {
     let mut place = Place::new("good");
     place.agent_script(
         r#"echo '{"type":"system","subtype":"init","claude_code_version":"2.1.197","model":"m"}'
-        for i in 1 2 3; do
-          echo '{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t'$i'","name":"Bash","input":{"command":"ls"}}]}}'
-          echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t'$i'","content":"x"}]}}'
-        done
+        echo '{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}]}}'
+        echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"x"}]}}'
         exec sleep 100000"#,
         OutputFormat::ClaudeStreamJson,
     );
     let exit = place.run();
     assert_eq!(exit.outcome, Outcome::Failed);
     assert!(exit.detail.starts_with("The guard is broken"), "{}", exit.detail);
+}
+
+#[test]
+fn a_claude_that_ran_unguarded_is_not_finished_however_quick_it_was() {
+    let mut place = Place::new("good");
+    place.agent_script(
+        r#"echo '{"type":"system","subtype":"init","claude_code_version":"2.1.197","model":"m"}
+        {"type":"assistant","message":{"content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}]}}
+        {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"x"}]}}
+        {"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"Done"}'"#,
+        OutputFormat::ClaudeStreamJson,
+    );
+    let exit = place.run();
+    assert_eq!(exit.outcome, Outcome::Failed, "{}", exit.detail);
+}
+
+/// As the real CLI orders them: calls of one turn overlap, and one with a wrong input fails before any hook.
+#[test]
+fn calls_that_fail_do_not_use_the_leave_of_those_beside_them() {
+    let mut place = Place::new("good");
+    place.agent_script(
+        r#"hook() { printf '%s\n' '{"type":"system","subtype":"hook_response","hook_name":"'$1':Bash","hook_event":"'$1'","exit_code":0,"outcome":"success","stdout":"{\"hookSpecificOutput\":{\"permissionDecision\":\"allow\"}}"}'; }
+        use() { echo '{"type":"assistant","message":{"content":[{"type":"tool_use","id":"'$1'","name":"Bash","input":{"command":"ls"}}]}}'; }
+        result() { echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"'$1'","is_error":'$2',"content":"x"}]}}'; }
+        echo '{"type":"system","subtype":"init","claude_code_version":"2.1.197","model":"m"}'
+        use invalid; use fails; use works
+        hook PreToolUse; hook PreToolUse; result invalid true
+        hook PostToolUseFailure; result fails true; hook PostToolUse; result works false
+        echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"Done"}'"#,
+        OutputFormat::ClaudeStreamJson,
+    );
+    let exit = place.run();
+    assert_eq!((exit.outcome, exit.detail.as_str()), (Outcome::Finished, "The agent finished."));
 }
 
 #[test]

@@ -12,10 +12,10 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-/// What the model answers once: a few words, or a call of one tool.
+/// What the model answers once: a few words, or calls of tools with their input.
 pub(crate) enum Turn {
     Says(&'static str),
-    Calls(&'static str, Value),
+    Calls(Vec<(&'static str, Value)>),
 }
 
 /// The turns of one conversation, in order. Answers are chosen by the assistant messages a request carries,
@@ -93,7 +93,11 @@ async fn other(request: Request) -> Response {
     }
 }
 
-async fn messages(State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(body): Json<Value>) -> Response {
+async fn messages(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Response {
     let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let first = messages.iter().find(|message| message["role"] == "user").map(text_of).unwrap_or_default();
     let turn = messages.iter().filter(|message| message["role"] == "assistant").count();
@@ -135,11 +139,14 @@ fn text_of(message: &Value) -> String {
 }
 
 fn message(answer: &Turn, turn: usize, model: &Value) -> Value {
-    let (block, reason) = match answer {
-        Turn::Says(text) => (json!({"type": "text", "text": text}), "end_turn"),
-        Turn::Calls(tool, input) => {
-            let id = format!("toolu_{}_{turn}", uuid::Uuid::new_v4().simple());
-            (json!({"type": "tool_use", "id": id, "name": tool, "input": input}), "tool_use")
+    let (blocks, reason) = match answer {
+        Turn::Says(text) => (vec![json!({"type": "text", "text": text})], "end_turn"),
+        Turn::Calls(calls) => {
+            let block = |(tool, input): &(&str, Value)| {
+                let id = format!("toolu_{turn}_{}", uuid::Uuid::new_v4().simple());
+                json!({"type": "tool_use", "id": id, "name": tool, "input": input})
+            };
+            (calls.iter().map(block).collect(), "tool_use")
         }
     };
     json!({
@@ -147,7 +154,7 @@ fn message(answer: &Turn, turn: usize, model: &Value) -> Value {
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": [block],
+        "content": blocks,
         "stop_reason": reason,
         "stop_sequence": null,
         "usage": {"input_tokens": 100, "output_tokens": 20,

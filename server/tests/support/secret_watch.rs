@@ -86,7 +86,7 @@ impl Found<'_> {
             self.watched.agents += usize::from(line.starts_with(self.agent));
             let ours = line.contains(&*data.to_string_lossy());
             let runner = ours && line.contains("opkit-session run ");
-            let tmux = ours && line.starts_with("tmux");
+            let tmux = ours && line.contains("tmux -u -S ");
             if !runner && !tmux {
                 continue;
             }

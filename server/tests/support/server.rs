@@ -216,6 +216,15 @@ impl Drop for Server {
 
 /// Sessions outlive their server, which a test's must not: ends every process that names its data directory.
 pub(crate) fn end_sessions(data: &Path) {
+    // Sockets of a data directory with a long path are elsewhere, and so are the names in their processes.
+    if let Ok(elsewhere) = std::fs::read_to_string(data.join("run/where")) {
+        let sockets = std::fs::read_dir(Path::new(&elsewhere).join("tmux"));
+        for socket in sockets.into_iter().flatten().flatten() {
+            // A server that is gone already is no fault.
+            let _ = Command::new("tmux").arg("-S").arg(socket.path()).arg("kill-server").output();
+        }
+        let _ = std::fs::remove_dir_all(elsewhere);
+    }
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let left = processes_of(data);

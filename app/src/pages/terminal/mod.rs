@@ -136,6 +136,9 @@ fn head(session: &SessionView, now: i64, shown: Signals) -> AnyView {
     let limit = format::duration(i64::try_from(session.wall_clock_s).unwrap_or(0) * 1000);
     view! {
         <header class="thead">
+            <a class="thead-back" href=format!("/objective/{}", session.objective) aria-label="Back to the objective">
+                {icon("left")}
+            </a>
             {role_mark(session.role)}
             <a class="link mono muted" href=format!("/objective/{}", session.objective)>
                 {format!("#{}", session.objective)}

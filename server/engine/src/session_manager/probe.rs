@@ -20,19 +20,8 @@ pub(crate) enum Runner {
 pub(crate) fn runner(session_dir: &Path) -> Runner {
     let Ok(file) = fs::File::open(session_dir.join(files::LOCK)) else { return Runner::Free };
     match rustix::process::fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)) {
-        Ok(Some(lock)) => Runner::Alive(lock.pid.map_or(0, Pid::as_raw_nonzero_u32)),
+        Ok(Some(lock)) => Runner::Alive(lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())),
         Ok(None) | Err(_) => Runner::Free,
-    }
-}
-
-/// The raw number of a process id.
-trait RawPid {
-    fn as_raw_nonzero_u32(self) -> u32;
-}
-
-impl RawPid for Pid {
-    fn as_raw_nonzero_u32(self) -> u32 {
-        self.as_raw_nonzero().get().unsigned_abs()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The pool of agent accounts.
 
-use opkit_domain::account_pool::Load;
 use opkit_domain::view::AccountView;
 
 use super::{Store, Tx};
@@ -49,28 +48,6 @@ impl Store {
             })
             .collect())
     }
-}
-
-/// Loads of all accounts inside a claim. A cool-down that is over counts as available.
-pub(crate) async fn loads(tx: &mut Tx) -> Result<Vec<Load>> {
-    let rows: Vec<(String, i64, String, Option<i64>, i64)> = sqlx::query_as(
-        "SELECT a.name, a.session_limit, a.state, a.until_at,
-                (SELECT COUNT(*) FROM session s WHERE s.account = a.name AND s.state <> 'ended')
-         FROM account a ORDER BY a.name",
-    )
-    .fetch_all(&mut **tx)
-    .await?;
-    let now = now_ms();
-    Ok(rows
-        .into_iter()
-        .map(|(name, limit, state, until, live)| Load {
-            name,
-            available: state == "available"
-                || (state == "cooling_down" && until.is_some_and(|until| until <= now)),
-            live: live as u32,
-            limit: limit as u32,
-        })
-        .collect())
 }
 
 /// Puts an account into a state.

@@ -41,7 +41,8 @@ impl Store {
     pub(crate) async fn free_slots(&self) -> Result<()> {
         let mut tx = self.begin().await?;
         sqlx::query(
-            "UPDATE objective SET status = 'queue', session_id = NULL WHERE session_id IS NOT NULL;
+            "UPDATE objective SET status = 'queue', session_id = NULL
+                WHERE id IN (SELECT objective_id FROM session WHERE state <> 'ended');
              UPDATE session SET state = 'ended' WHERE state <> 'ended'",
         )
         .execute(&mut *tx)

@@ -1,66 +1,97 @@
 //! The claim: slot, account and objective in one immediate transaction.
 
 use opkit_domain::access::Scope;
+use opkit_domain::account_pool::Load;
 use opkit_domain::dispatch::{Candidate, Class, Live};
 use opkit_domain::ids::{ClientId, ObjectiveId, SessionId};
 use opkit_domain::session::Role;
+use opkit_domain::state_machine::Transition;
 
 use super::objectives::Objective;
 use super::{Store, Tx};
 use crate::clock::now_ms;
 use crate::error::Result;
 
-/// Takes the gate: the first statement of every claim.
+/// Takes the gate: the first statement of everything that must not run beside a claim.
 pub(crate) async fn take_gate(tx: &mut Tx) -> Result<()> {
     sqlx::query("UPDATE gate SET claims = claims + 1 WHERE id = 1").execute(&mut **tx).await?;
     Ok(())
 }
 
-/// Live sessions of the installation by kind.
-pub(crate) async fn live(tx: &mut Tx) -> Result<Live> {
-    let (other, review): (i64, i64) = sqlx::query_as(
-        "SELECT COALESCE(SUM(role <> 'review'), 0), COALESCE(SUM(role = 'review'), 0) FROM session
-         WHERE state <> 'ended'",
+/// Takes the gate and reads what a claim decides by: every account's load, and the live sessions by kind.
+/// A cool-down that is over counts as available.
+pub(crate) async fn open(tx: &mut Tx) -> Result<(Vec<Load>, Live)> {
+    type Row = (String, i64, String, Option<i64>, i64, i64);
+    let rows: Vec<Row> = sqlx::query_as(
+        "UPDATE gate SET claims = claims + 1 WHERE id = 1;
+         SELECT a.name, a.session_limit, a.state, a.until_at,
+                COALESCE(SUM(s.role <> 'review'), 0), COALESCE(SUM(s.role = 'review'), 0)
+         FROM account a LEFT JOIN session s ON s.account = a.name AND s.state <> 'ended'
+         GROUP BY a.name ORDER BY a.name",
     )
-    .fetch_one(&mut **tx)
+    .fetch_all(&mut **tx)
     .await?;
-    Ok(Live { other: other as u32, review: review as u32 })
+    let now = now_ms();
+    let mut live = Live::default();
+    let loads = rows
+        .into_iter()
+        .map(|(name, limit, state, until, other, review)| {
+            live.other += other as u32;
+            live.review += review as u32;
+            Load {
+                name,
+                available: state == "available"
+                    || (state == "cooling_down" && until.is_some_and(|until| until <= now)),
+                live: (other + review) as u32,
+                limit: limit as u32,
+            }
+        })
+        .collect();
+    Ok((loads, live))
 }
 
 /// Who wants a session: at most `limit` of each class, in the order of claims.
 pub(crate) async fn candidates(tx: &mut Tx, limit: u32) -> Result<Vec<(Scope, Candidate)>> {
-    let now = now_ms();
-    let mut list = Vec::new();
-    for (status, class) in [("ai_review", Class::Review), ("working", Class::Return), ("queue", Class::Queue)]
-    {
-        let rows: Vec<(i64, i64, i64, i64, i64)> = sqlx::query_as(
-            "SELECT o.client_id, o.id, o.priority, o.position, o.sort_key FROM objective o
-             WHERE o.status = $1 AND o.session_id IS NULL AND o.not_before <= $2
-               AND ($1 <> 'queue' OR o.hold = 0)
-               AND ($1 <> 'working' OR o.sub_state IS NULL OR o.sub_state <> 'waiting_children')
-               AND NOT EXISTS (SELECT 1 FROM dependency d JOIN objective n ON n.id = d.needs_id
-                               WHERE d.objective_id = o.id AND n.status <> 'done')
-             ORDER BY o.sort_key, o.id LIMIT $3",
-        )
-        .bind(status)
-        .bind(now)
-        .bind(limit)
-        .fetch_all(&mut **tx)
-        .await?;
-        list.extend(rows.into_iter().map(|(client, id, priority, position, key)| {
+    type Row = (i64, i64, String, i64, i64, i64);
+    let rows: Vec<Row> = sqlx::query_as(CANDIDATES).bind(now_ms()).bind(limit).fetch_all(&mut **tx).await?;
+    Ok(rows
+        .into_iter()
+        .map(|(client, id, status, priority, position, key)| {
+            let class = match status.as_str() {
+                "ai_review" => Class::Review,
+                "working" => Class::Return,
+                _ => Class::Queue,
+            };
             // A negative key is a person's "next, now": before every priority, the latest wish first.
             let (priority, position) = if key < 0 { (u8::MAX, key) } else { (priority as u8, position) };
             let candidate = Candidate { id: ObjectiveId(id), class, priority, position };
             (Scope { client: ClientId(client) }, candidate)
-        }));
-    }
-    Ok(list)
+        })
+        .collect())
 }
 
-/// A session row to be, and what the objective notes of it.
+/// Three walks along the same partial index, each as short as its limit.
+const CANDIDATES: &str = "
+    SELECT * FROM (SELECT o.client_id, o.id, o.status, o.priority, o.position, o.sort_key FROM objective o
+        WHERE o.status = 'ai_review' AND o.session_id IS NULL AND o.not_before <= $1
+        ORDER BY o.sort_key, o.id LIMIT $2)
+    UNION ALL
+    SELECT * FROM (SELECT o.client_id, o.id, o.status, o.priority, o.position, o.sort_key FROM objective o
+        WHERE o.status = 'working' AND o.session_id IS NULL AND o.not_before <= $1
+          AND (o.sub_state IS NULL OR o.sub_state <> 'waiting_children')
+        ORDER BY o.sort_key, o.id LIMIT $2)
+    UNION ALL
+    SELECT * FROM (SELECT o.client_id, o.id, o.status, o.priority, o.position, o.sort_key FROM objective o
+        WHERE o.status = 'queue' AND o.session_id IS NULL AND o.not_before <= $1 AND o.hold = 0
+          AND NOT EXISTS (SELECT 1 FROM dependency d JOIN objective n ON n.id = d.needs_id
+                          WHERE d.objective_id = o.id AND n.status <> 'done')
+        ORDER BY o.sort_key, o.id LIMIT $2)";
+
+/// A claim to be stored: the session, the objective's transition, its event and its audit row.
 pub(crate) struct NewSession<'a> {
     pub(crate) id: &'a SessionId,
     pub(crate) objective: &'a Objective,
+    pub(crate) transition: &'a Transition,
     pub(crate) role: Role,
     pub(crate) account: &'a str,
     pub(crate) round: u32,
@@ -68,17 +99,31 @@ pub(crate) struct NewSession<'a> {
     pub(crate) token_hash: Option<&'a str>,
     pub(crate) deadline: i64,
     pub(crate) wall_clock_s: u64,
+    pub(crate) reason: &'a str,
+    pub(crate) audit: &'a str,
 }
 
-/// Inserts the session and hangs it on the objective. The unique index on live sessions is the last defence.
-pub(crate) async fn insert_session(tx: &mut Tx, new: &NewSession<'_>) -> Result<()> {
+/// Stores a claim in one script: each statement of its own would cost a thread hop. The objective was read in
+/// this transaction, so its version cannot have moved; the unique index on live sessions is the last defence.
+pub(crate) async fn store(tx: &mut Tx, new: &NewSession<'_>) -> Result<()> {
     let objective = new.objective;
+    let moved = new.transition.to != objective.facts.status;
     sqlx::query(
         "INSERT INTO session (id, client_id, objective_id, role, state, account, agent, actor, round, commit_sha,
             nonce, token_hash, deadline, wall_clock_s, started_at)
          VALUES ($1, $2, $3, $4, 'starting', $5, $6, 'dispatcher', $7, $8, $9, $10, $11, $12, $13);
-         UPDATE objective SET session_id = $1,
-            worker_account = CASE WHEN $4 = 'review' THEN worker_account ELSE $5 END WHERE id = $3",
+         UPDATE objective SET session_id = $1, status = $14, sub_state = NULL, attention = NULL,
+            attention_note = '', came_from = NULL, locked = $15, waiting_since = NULL, not_before = 0,
+            worker_account = CASE WHEN $4 = 'review' THEN worker_account ELSE $5 END,
+            since = CASE WHEN $16 THEN $13 ELSE since END,
+            sort_key = CASE WHEN $16 THEN ((4 - priority) << 52) | position ELSE sort_key END,
+            updated_at = $13, version = version + 1 WHERE id = $3;
+         UPDATE client SET seq = seq + 1 WHERE id = $2;
+         INSERT INTO event (client_id, seq, at, objective_id, kind, from_status, to_status, trigger_name, actor,
+            reason, session_id)
+         SELECT $2, seq, $13, $3, $17, $18, $19, 'claimed', 'dispatcher', $20, $1 FROM client WHERE id = $2;
+         INSERT INTO audit (client_id, at, actor, action, target, detail)
+         VALUES ($2, $13, 'dispatcher', 'launch', $21, $22)",
     )
     .bind(new.id.as_str())
     .bind(objective.scope.client.0)
@@ -93,6 +138,15 @@ pub(crate) async fn insert_session(tx: &mut Tx, new: &NewSession<'_>) -> Result<
     .bind(new.deadline)
     .bind(new.wall_clock_s as i64)
     .bind(now_ms())
+    .bind(new.transition.to.as_str())
+    .bind(new.transition.lock)
+    .bind(moved)
+    .bind(if moved { "moved" } else { "session" })
+    .bind(moved.then_some(objective.facts.status.as_str()))
+    .bind(moved.then_some(new.transition.to.as_str()))
+    .bind(new.reason)
+    .bind(format!("#{}", objective.id))
+    .bind(new.audit)
     .execute(&mut **tx)
     .await?;
     Ok(())

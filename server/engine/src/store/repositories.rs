@@ -65,7 +65,8 @@ impl Store {
     }
 
     pub(crate) async fn repos(&self, scope: Scope) -> Result<Vec<RepoView>> {
-        let rows: Vec<(i64, String, String, String, Option<String>, String, i64)> = sqlx::query_as(
+        type Row = (i64, String, String, String, Option<String>, String, i64);
+        let rows: Vec<Row> = sqlx::query_as(
             "SELECT r.id, r.name, r.source, r.base, r.verify, r.integrate,
                     (SELECT COUNT(*) FROM objective o WHERE o.repository_id = r.id)
              FROM repository r WHERE r.client_id = $1 ORDER BY r.name",

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use serde_json::json;
 
 use super::Ending;
@@ -120,6 +121,33 @@ pub(super) fn takes_time(speech: &mut Speech, seconds: u64) -> anyhow::Result<()
         }
     }
     Ok(())
+}
+
+/// What stands in the artifact's place.
+#[derive(Clone, Copy)]
+pub(super) enum Fake {
+    /// A link to a file outside.
+    Link,
+    /// A pipe that nobody writes to.
+    Pipe,
+}
+
+/// Works well, then puts something that is no file in its artifact's place.
+pub(super) fn replaces_artifact(speech: &mut Speech, brief: &Brief, fake: Fake) -> Ending {
+    let memory = std::env::var_os("OPKIT_MEMORY").map(PathBuf::from).context("OPKIT_MEMORY is not set")?;
+    let artifact = memory.join("ARTIFACT.md");
+    // What an earlier round left would be followed, or waited for.
+    let _ = std::fs::remove_file(&artifact);
+    let ending = super::work::good(speech, brief)?;
+    std::fs::remove_file(&artifact)?;
+    match fake {
+        Fake::Link => std::os::unix::fs::symlink("/etc/passwd", &artifact)?,
+        Fake::Pipe => {
+            use rustix::fs::{CWD, FileType, Mode, mknodat};
+            mknodat(CWD, &artifact, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+        }
+    }
+    Ok(ending)
 }
 
 /// Tries to write where it must not, by the tool and by the shell, and shows each refusal.

@@ -55,9 +55,8 @@ impl Reader for AgentReader {
 
     fn wants_stop(&mut self, facts: &Facts) -> Option<Stop> {
         self.look_for_proof();
-        if self.renderer.guard_is_broken(facts) {
-            let detail = "The guard is broken: it did not answer three calls.".to_owned();
-            return Some(Stop { outcome: Outcome::Failed, detail });
+        if let Some(why) = self.renderer.broken_guard(facts) {
+            return Some(Stop { outcome: Outcome::Failed, detail: why.to_owned() });
         }
         if facts.results > 0 && self.result_seen.get_or_insert_with(Instant::now).elapsed() >= RESULT_GRACE {
             let detail = "The agent finished but did not leave; it was ended.".to_owned();
@@ -127,11 +126,12 @@ impl Runner {
             is_agent: true,
         };
         let ended = self.supervise(watched, &mut reader);
-        self.guard_broken = reader.renderer.guard_is_broken(&self.facts);
+        let broken = reader.renderer.broken_guard(&self.facts);
+        self.guard_broken = broken.is_some();
         self.journal.report_now(&self.facts, self.guard_broken);
         reader.look_for_proof();
         match (reader.entered, &ended.stop) {
-            (Some(Ok(())), _) | (_, Some(_)) => self.judge(ended),
+            (Some(Ok(())), _) | (_, Some(_)) => self.judge(ended, broken),
             (Some(Err(reason)), None) => self.never_ran(&reason),
             (None, None) => self.never_ran("it was ended before it began"),
         }
@@ -159,7 +159,7 @@ impl Runner {
         Verdict::new(Outcome::NeverRan, format!("The agent could not be started: {reason}"))
     }
 
-    fn judge(&self, ended: Ended) -> Verdict {
+    fn judge(&self, ended: Ended, broken_guard: Option<&str>) -> Verdict {
         let session = self.spec.session.as_str();
         let (mut outcome, mut detail) = classify(&self.facts, ended.exit, self.spec.agent.format, session);
         match ended.stop {
@@ -170,6 +170,10 @@ impl Runner {
                 detail = stop.detail;
             }
             None => {}
+        }
+        if let Some(why) = broken_guard.filter(|_| outcome == Outcome::Finished) {
+            // It was quicker than our look: what it did unguarded must not count.
+            (outcome, detail) = (Outcome::Failed, why.to_owned());
         }
         if ended.left > 0 {
             let what = if ended.left == 1 { "process it left was" } else { "processes it left were" };

@@ -27,8 +27,10 @@ pub(super) struct Facts {
     pub(super) denials: u32,
     /// The last denial.
     pub(super) last_denial: Option<String>,
-    /// How often the guard did not answer, or a call ran without it.
+    /// How often the guard was asked and did not answer.
     pub(super) guard_failures: u32,
+    /// Calls that succeeded though the guard had not allowed them.
+    pub(super) unguarded: u32,
     /// The live line.
     pub(super) activity: String,
 }

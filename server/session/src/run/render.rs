@@ -32,8 +32,8 @@ pub(super) struct Renderer {
     cwd: String,
     /// Tool calls that have no result yet.
     open: HashMap<String, Tool>,
-    /// PreToolUse answers that no tool result has used yet, by tool.
-    answered: HashMap<String, u32>,
+    /// Calls the guard allowed that have not ended yet, by tool.
+    allowed: HashMap<String, u32>,
     /// The real CLI: its guard must answer each call.
     watch_guard: bool,
     scratch: String,
@@ -45,7 +45,7 @@ impl Renderer {
             format,
             cwd: format!("{}/", cwd.trim_end_matches('/')),
             open: HashMap::new(),
-            answered: HashMap::new(),
+            allowed: HashMap::new(),
             watch_guard: false,
             scratch: String::new(),
         }
@@ -178,7 +178,9 @@ impl Renderer {
     fn tool_result(&mut self, block: &Block<'_>, turn: &Turn<'_>, out: &mut Record, facts: &mut Facts) {
         let tool = self.open.remove(block.tool_use_id.as_ref()).unwrap_or_default();
         let failed = block.is_error == Some(true);
-        self.count_answer(&tool.name, failed, facts);
+        if !failed {
+            self.count_success(&tool.name, facts);
+        }
         let text = block.content.map(text_of).unwrap_or_default();
         if failed {
             // A denial is on the line above already.
@@ -229,11 +231,14 @@ impl Renderer {
     }
 
     fn hook(&mut self, hook: &HookResponse, out: &mut Record, facts: &mut Facts) -> Option<()> {
-        if hook.hook_event != "PreToolUse" && !hook.hook_name.starts_with("PreToolUse") {
+        let (event, tool) = hook.hook_name.split_once(':').unwrap_or((&hook.hook_event, ""));
+        if event == "PostToolUseFailure" {
+            // It ran with the guard's leave and failed: its result will not use the leave.
+            self.take_leave(tool);
+        }
+        if event != "PreToolUse" {
             return Some(());
         }
-        let tool = hook.hook_name.split_once(':').map_or("", |(_, tool)| tool);
-        *self.answered.entry(tool.to_owned()).or_default() += 1;
         let decision = parse::<HookOutput>(hook.stdout.trim()).map(|output| output.hook_specific_output);
         let denied = match &decision {
             Some(decision) if decision.permission_decision == "deny" => {
@@ -245,6 +250,8 @@ impl Renderer {
         let answered = decision.is_some() && hook.outcome.as_deref() == Some("success");
         if !answered {
             facts.guard_failures += 1;
+        } else if denied.is_none() {
+            *self.allowed.entry(tool.to_owned()).or_default() += 1;
         }
         if let Some(reason) = denied {
             facts.denials += 1;
@@ -254,19 +261,27 @@ impl Renderer {
         Some(())
     }
 
-    /// Each tool result uses one answer of the guard; a call that ran without one got past it.
-    fn count_answer(&mut self, tool: &str, failed: bool, facts: &mut Facts) {
-        match self.answered.get_mut(tool) {
-            Some(count) if *count > 0 => *count -= 1,
-            // A call that failed before any hook (an unknown tool, say) has no answer to show.
-            _ if failed => {}
-            _ => facts.guard_failures += u32::from(self.watch_guard),
+    /// Each call that succeeds uses one leave of the guard; one without got past it. A call that fails may have
+    /// failed before any hook (an unknown tool, an input that is not valid), so it tells nothing.
+    fn count_success(&mut self, tool: &str, facts: &mut Facts) {
+        if !self.take_leave(tool) {
+            facts.unguarded += u32::from(self.watch_guard);
         }
     }
 
-    /// The guard failed so often that the session must not go on. Only the real CLI has a guard to watch.
-    pub(super) fn guard_is_broken(&self, facts: &Facts) -> bool {
-        self.watch_guard && facts.guard_failures >= 3
+    fn take_leave(&mut self, tool: &str) -> bool {
+        let left = self.allowed.get_mut(tool).filter(|count| **count > 0);
+        left.map(|count| *count -= 1).is_some()
+    }
+
+    /// Why the session must not go on. Only the real CLI has a guard to watch.
+    pub(super) fn broken_guard(&self, facts: &Facts) -> Option<&'static str> {
+        match (facts.unguarded, facts.guard_failures) {
+            _ if !self.watch_guard => None,
+            (1.., _) => Some("The guard is broken: a call ran without its answer."),
+            (0, 3..) => Some("The guard is broken: it did not answer three calls."),
+            (0, 0..3) => None,
+        }
     }
 
     fn result(&mut self, result: ResultLine, out: &mut Record, facts: &mut Facts) -> Option<()> {
