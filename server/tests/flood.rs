@@ -53,6 +53,7 @@ fn an_unwatched_flood_costs_the_server_no_memory() {
     let (written, took) = ((record_len(&dir) - from) >> 20, start.elapsed());
     assert!(written >= 20, "only {written} MB in {took:?} are no flood");
     assert!(most - before < 4096, "{before} kB before, {most} kB while {written} MB were written");
+    eprintln!("XX {written} MB {took:?} {before} {most}");
     stop(&fleet, &session);
     let card = fleet.rests(id);
     assert_eq!((&card["status"], &card["attention"]), (&json!("human_review"), &json!("stopped")));
@@ -112,7 +113,8 @@ async fn a_viewer_that_reads_nothing_slows_nobody() {
     let cookie = fleet.server.cookie();
     let reader = reads_on(open(&fleet.server, &cookie, &session, None).await);
 
-    let (mut without, mut with, mut lags) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    let (mut lags, mut silent_took, mut deaf_took) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..3 {
         without.push(rate(&dir).await);
         // One says nothing either; the other asks for more all the time, so that its socket fills up.
@@ -130,15 +132,21 @@ async fn a_viewer_that_reads_nothing_slows_nobody() {
         lags.push(lag(&reader, &dir).await);
         asking.abort();
         let mut deaf = Late(deaf);
-        let (silent_took, deaf_took) = (catch_up(&mut silent, &dir).await, deaf.catch_up(&dir).await);
-        assert!(silent_took < Duration::from_secs(1), "the silent one took {silent_took:?}");
-        assert!(deaf_took < Duration::from_secs(1), "the one with a full socket took {deaf_took:?}");
+        silent_took.push(catch_up(&mut silent, &dir).await);
+        deaf_took.push(deaf.catch_up(&dir).await);
     }
     let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
     let (best_without, best_with) = (best(&without), best(&with));
     assert!(best_with > 0.6 * best_without, "bytes a second without {without:?}, with {with:?}");
-    lags.sort_unstable();
-    assert!(lags[1] < Duration::from_millis(500), "the other viewer lags by {lags:?}");
+    // The machine may be busy with other tests once, not every time.
+    let median = |times: &mut Vec<std::time::Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    assert!(median(&mut lags) < Duration::from_millis(500), "the other viewer lags by {lags:?}");
+    assert!(median(&mut silent_took) < Duration::from_secs(1), "the silent one took {silent_took:?}");
+    assert!(median(&mut deaf_took) < Duration::from_secs(1), "the one with a full socket took {deaf_took:?}");
+    eprintln!("XX {without:?} {with:?} {lags:?} {silent_took:?} {deaf_took:?}");
     stop(&fleet, &session);
 }
 
@@ -160,6 +168,7 @@ impl Late {
             if let Ok(TerminalDown::Lines { end, .. }) = postcard::from_bytes(&frame.into_data()) {
                 windows += 1;
                 if end >= wanted {
+                    eprintln!("XX windows {windows}");
                     return start.elapsed();
                 }
             }

@@ -48,7 +48,7 @@ fn session<'a>(list: &'a [Value], id: &str) -> &'a Value {
 fn five_sessions_outlive_their_server() {
     // A cap of 6 keeps one slot for reviews: five work, two wait.
     let fleet = Fleet::start(6);
-    let scripts = ["slow:4", "slow:5", "slow:9", "floods-slow:14", "slow:14"];
+    let scripts = ["slow:8", "slow:9", "slow:12", "floods-slow:20", "slow:20"];
     let ids: Vec<i64> = scripts.iter().map(|script| fleet.add_script(script)).collect();
     let waiting: Vec<i64> = (0..2).map(|_| fleet.add_script("good")).collect();
     let sessions: Vec<String> = ids.iter().map(|id| fleet.works(*id)).collect();

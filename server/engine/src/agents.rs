@@ -20,6 +20,8 @@ pub const DEMO_SCRIPTS: &[&str] = &[
     "writes-outside",
     "slow",
     "asks-nothing",
+    "links-artifact",
+    "pipes-artifact",
     "review-errors",
     "wrong-nonce",
     "prose",

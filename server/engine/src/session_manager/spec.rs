@@ -25,6 +25,29 @@ const BUNDLE_BYTES: u64 = 512 << 20;
 /// Title of the step that makes the result bundle; the exit file names it when it fails.
 pub(crate) const TAKE_BRANCH: &str = "Taking the branch";
 
+/// What every session may read of the machine. Missing ones are skipped.
+const SYSTEM_READS: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/run/systemd/resolve",
+];
+
 /// The places of one session.
 struct Places {
     cwd: PathBuf,
@@ -250,7 +273,7 @@ impl Engine {
         WallSpec {
             mode: WallMode::Enforced,
             write: places.write.clone(),
-            read: None,
+            read: Some(self.readable(row, repo, places)),
             // One user for every account: only the filter keeps a session from the sockets.
             block_unix_sockets: true,
             prove_no_write: vec![
@@ -258,9 +281,45 @@ impl Engine {
                 self.dirs().mirror(repo.id()).join(format!("proof-{short}")),
                 PathBuf::from(format!("/tmp/opkit-proof-{short}")),
             ],
-            prove_no_read: vec![],
+            prove_no_read: vec![
+                self.dirs().database(),
+                self.dirs().session(&row.id).join(files::SPEC),
+                // What a reviewer must not see, and no session of somebody else's.
+                if row.role == Role::Review {
+                    self.dirs().memory(row.objective)
+                } else {
+                    self.dirs().root.join("review")
+                },
+            ],
             prove_no_connect: vec![self.dirs().tmux_socket(&row.account), self.dirs().control_socket()],
         }
+    }
+
+    /// The allow-list of reads: the system, the agent's own program, and this session's places. Whatever is not
+    /// named here does not exist for a session: homes, other objectives, the server's data.
+    fn readable(&self, row: &SessionRow, repo: &RepoRow, places: &Places) -> Vec<PathBuf> {
+        let mut list: Vec<PathBuf> = SYSTEM_READS.iter().map(PathBuf::from).collect();
+        list.extend(places.write.iter().cloned());
+        list.push(places.policy.clone());
+        list.push(self.dirs().root.join("bin"));
+        if row.role == Role::Review {
+            // The whole review directory, and nothing of the mirror: no history, no notes.
+            list.push(self.dirs().review(&row.id));
+        } else {
+            list.push(self.dirs().mirror(repo.id()));
+            list.push(self.dirs().root.join("door"));
+        }
+        if row.agent == "claude"
+            && let Some(dir) = self.agents().claude().and_then(|path| path.canonicalize().ok())
+        {
+            list.extend(dir.parent().map(Path::to_owned));
+            list.extend(self.agents().claude().and_then(Path::parent).map(Path::to_owned));
+        }
+        if let Ok(text) = fs::read_to_string(self.dirs().root.join("confinement.read")) {
+            let more = text.lines().map(str::trim).filter(|line| line.starts_with('/') && *line != "/");
+            list.extend(more.map(PathBuf::from));
+        }
+        list
     }
 
     /// Steps that make the private checkout, or bring an existing one's siblings up to date.
