@@ -85,7 +85,7 @@ fn repositories_that_cannot_be_used_leave_nothing_behind() {
         (text(&place.join("nowhere")), &[], ""),
         (text(&closed), &[], "cannot be read"),
         (good.clone(), &["--base", "develop"], "has no branch “develop”. It has: main"),
-        (good.clone(), &["--base", "-x"], ""),
+        (good.clone(), &["--base=-x"], ""),
         (good.clone(), &["--base", "../../main"], ""),
         (good.clone(), &["--name", "a/b"], ""),
         (good.clone(), &["--name", "sample"], "registered already"),

@@ -53,7 +53,6 @@ fn an_unwatched_flood_costs_the_server_no_memory() {
     let (written, took) = ((record_len(&dir) - from) >> 20, start.elapsed());
     assert!(written >= 20, "only {written} MB in {took:?} are no flood");
     assert!(most - before < 4096, "{before} kB before, {most} kB while {written} MB were written");
-    eprintln!("XX {written} MB {took:?} {before} {most}");
     stop(&fleet, &session);
     let card = fleet.rests(id);
     assert_eq!((&card["status"], &card["attention"]), (&json!("human_review"), &json!("stopped")));
@@ -146,7 +145,6 @@ async fn a_viewer_that_reads_nothing_slows_nobody() {
     assert!(median(&mut lags) < Duration::from_millis(500), "the other viewer lags by {lags:?}");
     assert!(median(&mut silent_took) < Duration::from_secs(1), "the silent one took {silent_took:?}");
     assert!(median(&mut deaf_took) < Duration::from_secs(1), "the one with a full socket took {deaf_took:?}");
-    eprintln!("XX {without:?} {with:?} {lags:?} {silent_took:?} {deaf_took:?}");
     stop(&fleet, &session);
 }
 
@@ -168,7 +166,6 @@ impl Late {
             if let Ok(TerminalDown::Lines { end, .. }) = postcard::from_bytes(&frame.into_data()) {
                 windows += 1;
                 if end >= wanted {
-                    eprintln!("XX windows {windows}");
                     return start.elapsed();
                 }
             }

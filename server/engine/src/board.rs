@@ -65,7 +65,13 @@ impl Engine {
         )
         .await?;
         if let Some(key) = idempotency {
-            crate::store::objectives::remember_key(&mut tx, actor, key, id).await?;
+            let remembered = crate::store::objectives::remember_key(&mut tx, actor, key, id).await;
+            if let Err(Error::Conflict(why)) = remembered {
+                drop(tx);
+                let first = self.store().idempotent(actor, key).await?.ok_or(Error::Conflict(why))?;
+                return self.card(actor.scope, first).await;
+            }
+            remembered?;
         }
         let detail = serde_json::json!({ "title": checked.title, "repo": new.repo });
         audit_in(&mut tx, actor.scope, &actor.name, "objective_created", &format!("#{id}"), &detail).await?;

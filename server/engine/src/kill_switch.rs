@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Why nothing may start, or none. Anything but "the file is not there" counts as set.
 pub(crate) fn reason(path: &Path) -> Option<String> {
@@ -18,15 +18,21 @@ pub(crate) fn reason(path: &Path) -> Option<String> {
     }
 }
 
-/// Sets it.
+/// Sets it. What is set already, in whatever form, stays set.
 pub(crate) fn set(path: &Path, text: &str) -> Result<()> {
-    crate::data_dir::write_atomically(path, text.as_bytes(), 0o644)
+    match crate::data_dir::write_atomically(path, text.as_bytes(), 0o644) {
+        Err(_) if reason(path).is_some() => Ok(()),
+        result => result,
+    }
 }
 
 /// Lifts it.
 pub(crate) fn lift(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::Refused(format!(
+            "The kill switch {} cannot be removed: {error}. Remove it by hand.",
+            path.display()
+        ))),
         Ok(()) | Err(_) => Ok(()),
     }
 }

@@ -79,6 +79,8 @@ struct Screen {
     asked: bool,
     goal: Option<u64>,
     paused_at: u64,
+    /// Where the page itself scrolled to last: an event at this place is not the person's.
+    own_top: i32,
     query: String,
     hits: Vec<u64>,
     hit: usize,
@@ -112,6 +114,7 @@ pub(crate) fn open(session: String, shown: Signals, frame: HtmlElement, list: Ht
         asked: false,
         goal: None,
         paused_at: 0,
+        own_top: 0,
         query: String::new(),
         hits: Vec::new(),
         hit: 0,
@@ -257,8 +260,9 @@ impl Screen {
         }
     }
 
-    fn to_bottom(&self) {
+    fn to_bottom(&mut self) {
         self.frame.set_scroll_top(self.frame.scroll_height());
+        self.own_top = self.frame.scroll_top();
     }
 
     fn send(&self, up: &TerminalUp) {
@@ -322,6 +326,11 @@ impl Screen {
         let top = self.frame.scroll_top();
         let left = self.frame.scroll_height() - top - self.frame.client_height();
         let at_end = left < 30;
+        if !at_end && self.shown.follow.get_untracked() && (top - self.own_top).abs() <= 1 {
+            // Something grew around the lines after the page had scrolled.
+            self.to_bottom();
+            return;
+        }
         if at_end && !self.detached {
             if !self.shown.follow.get_untracked() {
                 self.shown.follow.set(true);

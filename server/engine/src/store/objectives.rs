@@ -574,7 +574,7 @@ pub(crate) async fn remember_key(
     if key.is_empty() || key.len() > 200 {
         return Err(Error::BadInput("An idempotency key has 1 to 200 characters.".into()));
     }
-    sqlx::query(
+    let stored = sqlx::query(
         "INSERT INTO idempotency (client_id, actor, key, objective_id, created_at) VALUES ($1, $2, $3, $4, $5)",
     )
     .bind(actor.scope.client.0)
@@ -583,8 +583,15 @@ pub(crate) async fn remember_key(
     .bind(id.0)
     .bind(now_ms())
     .execute(&mut **tx)
-    .await?;
-    Ok(())
+    .await;
+    match stored {
+        // The same call came twice at once, and the other one was first.
+        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+            Err(Error::Conflict("The same call is being answered already.".into()))
+        }
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(()),
+    }
 }
 
 impl Store {
