@@ -112,10 +112,14 @@ fn repositories_that_cannot_be_used_leave_nothing_behind() {
     // A base that vanishes later is no crash either.
     output_of(fleet.data(), &["repos", "add", &good, "--name", "more"], "");
     git(Path::new(&good), &["branch", "-q", "-m", "main", "trunk"]);
-    let gone = fleet.post("/api/v1/objectives", &fleet::objective(&json!({"repo": "more", "base": "master"})));
+    let gone =
+        fleet.post("/api/v1/objectives", &fleet::objective(&json!({"repo": "more", "base": "master"})));
     assert!(detail(&gone).contains("no branch “master”"), "{}", gone.body);
     // Once it has a commit the empty one is taken.
-    git(&empty, &["-c", "user.name=t", "-c", "user.email=t@x.invalid", "commit", "-q", "--allow-empty", "-m", "1"]);
+    git(
+        &empty,
+        &["-c", "user.name=t", "-c", "user.email=t@x.invalid", "commit", "-q", "--allow-empty", "-m", "1"],
+    );
     output_of(fleet.data(), &["repos", "add", &text(&empty)], "");
 }
 
@@ -154,7 +158,7 @@ fn fields_that_are_not_known_change_nothing() {
         assert_eq!(answer.status, 400, "{body}: {}", answer.body);
     }
     let patch = |body: &str| fleet.server.request("PATCH", &path).bearer(&fleet.token).json(body).send();
-    for body in [r#"{"sudo":1}"#, r#"{"title":"New","sudo":1}"#, r#"{"title":7}"#, "[]", "{", "nonsense"] {
+    for body in [r#"{"sudo":1}"#, r#"{"title":"New","sudo":1}"#, r#"{"title":7}"#, "7", "{", "nonsense"] {
         assert_eq!(patch(body).status, 400, "{body}");
     }
     assert_eq!(fleet.objective(id), before, "nothing was half done");
@@ -177,7 +181,8 @@ fn a_title_is_text_and_never_a_command() {
         let said = detail(&answer);
         assert!(said.contains("title") && !said.chars().any(char::is_control), "{said}");
     }
-    let control = fleet.server.cli(&["objective", "add", "--repo", "sample", "--type", "bug", "--title", &long]);
+    let control =
+        fleet.server.cli(&["objective", "add", "--repo", "sample", "--type", "bug", "--title", &long]);
     sentence(&control);
     assert!(items(fleet.get("/api/v1/objectives")).is_empty());
 
@@ -196,7 +201,12 @@ fn a_title_is_text_and_never_a_command() {
     let ids: Vec<i64> = titles.iter().map(add).collect();
     for (id, title) in ids.iter().zip(&titles) {
         let card = fleet.rests(*id);
-        assert_eq!((&card["status"], card["title"].as_str()), (&json!("done"), Some(title.as_str())), "{}", fleet.story(*id));
+        assert_eq!(
+            (&card["status"], card["title"].as_str()),
+            (&json!("done"), Some(title.as_str())),
+            "{}",
+            fleet.story(*id)
+        );
         assert!(!marker.exists(), "{title} was run");
     }
     // Ask tmux to draw everything it has: formats are expanded then.
@@ -227,7 +237,10 @@ fn an_artifact_that_is_no_file_delivers_nothing() {
         assert!(fleet.story(id).contains(wanted), "{}", fleet.story(id));
         let artifact = card["artifact"].as_str().unwrap_or_default();
         assert!(!artifact.contains("root:"), "the link was followed: {artifact}");
-        assert!(fleet.sessions(id).iter().all(|session| session["role"] == "work"), "it never came to a review");
+        assert!(
+            fleet.sessions(id).iter().all(|session| session["role"] == "work"),
+            "it never came to a review"
+        );
     }
 }
 
@@ -239,7 +252,13 @@ fn data_directories_that_cannot_work_are_refused_plainly() {
     assert_eq!(server.get("/healthz").status, 200, "the first goes on");
 
     let place = support::data_dir();
-    let serve = |data: &Path| run(data.parent().expect("a parent"), &["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().expect("UTF-8")], "");
+    let serve = |data: &Path| {
+        run(
+            data.parent().expect("a parent"),
+            &["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().expect("UTF-8")],
+            "",
+        )
+    };
     let file = place.path().join("file");
     std::fs::write(&file, "no directory").expect("a file");
     assert!(sentence(&serve(&file)).contains("--data"));
@@ -271,12 +290,14 @@ fn a_path_too_long_for_a_socket_works_all_the_same() {
     mode(inside.path(), 0o711);
     let server = Server::start_with(inside, &[], &[("OPKIT_DEMO_SPEED", "0")]);
     output_of(server.data.path(), &["setup", "--owner", OWNER, "--password-stdin"], PASSWORD);
-    let elsewhere = std::fs::read_to_string(server.data.path().join("run/where")).expect("a place for sockets");
+    let elsewhere =
+        std::fs::read_to_string(server.data.path().join("run/where")).expect("a place for sockets");
     assert!(Path::new(&elsewhere).join("control.sock").exists(), "{elsewhere}");
     assert_eq!(std::fs::metadata(&elsewhere).expect("a directory").permissions().mode() & 0o777, 0o700);
     let path = support::repository(place.path());
     output_of(server.data.path(), &["repos", "add", &path, "--name", "sample"], "");
-    let add = ["objective", "add", "--repo", "sample", "--type", "bug", "--title", "Long way", "--criterion", "a"];
+    let add =
+        ["objective", "add", "--repo", "sample", "--type", "bug", "--title", "Long way", "--criterion", "a"];
     let id = output_of(server.data.path(), &[&add[..], &["--check", "test -f hello.txt"]].concat(), "");
     let watched = server.cli(&["watch", &id]);
     assert_eq!(watched.status.code(), Some(0), "{}", String::from_utf8_lossy(&watched.stdout));
@@ -294,7 +315,6 @@ fn an_agent_that_cannot_be_used_is_said() {
     std::fs::write(&claude, "#!/bin/sh\nexit 1\n").expect("a program");
     mode(&claude, 0o755);
     mode(&closed, 0o700);
-    std::fs::write(data.path().join("keys-are-elsewhere"), "").expect("a file");
     let server = Server::start_with(data, &[], &[("OPKIT_CLAUDE", claude.to_str().expect("UTF-8"))]);
     let path = support::repository(place.path());
     output_of(server.data.path(), &["repos", "add", &path, "--name", "sample"], "");
@@ -303,7 +323,9 @@ fn an_agent_that_cannot_be_used_is_said() {
         let body = fleet::objective(&fields).to_string();
         server.request("POST", "/api/v1/objectives").bearer(&token).json(&body).send()
     };
-    for fields in [json!({"agent": "codex"}), json!({"agent": "claude", "script": "good"}), json!({"script": "rm -rf"})] {
+    for fields in
+        [json!({"agent": "codex"}), json!({"agent": "claude", "script": "good"}), json!({"script": "rm -rf"})]
+    {
         detail(&post(fields));
     }
     if !is_root() {
@@ -313,7 +335,8 @@ fn an_agent_that_cannot_be_used_is_said() {
     let said = wait_until("a start that is refused", || {
         let path = format!("/api/v1/objectives/{id}/sessions");
         let list = server.request("GET", &path).bearer(&token).send().json();
-        let ended = list["items"][0]["detail"].as_str().filter(|_| list["items"][0]["outcome"] == "never_ran");
+        let ended =
+            list["items"][0]["detail"].as_str().filter(|_| list["items"][0]["outcome"] == "never_ran");
         ended.map(str::to_owned).ok_or_else(|| list.to_string())
     });
     assert!(said.contains(&format!("chmod o+rx {}", closed.display())), "{said}");

@@ -158,7 +158,8 @@ impl Late {
         let mut windows = 0;
         loop {
             let frame = timeout(Duration::from_secs(10), self.0.next()).await;
-            let frame = frame.unwrap_or_else(|_| panic!("nothing more after {windows} windows, before {wanted}"));
+            let frame =
+                frame.unwrap_or_else(|_| panic!("nothing more after {windows} windows, before {wanted}"));
             let frame = frame.expect("the socket is open").expect("a good frame");
             if !frame.is_binary() {
                 continue;
@@ -213,7 +214,8 @@ async fn who_comes_back_misses_nothing() {
 
     let record = whole_record(&dir);
     assert_eq!(viewer.end, record.end());
-    let expected: Vec<String> = record.bytes.split(|byte| *byte == b'\n').map(|line| text(&spans(line))).collect();
+    let expected: Vec<String> =
+        record.bytes.split(|byte| *byte == b'\n').map(|line| text(&spans(line))).collect();
     let expected = &expected[..expected.len() - 1];
     assert_eq!(viewer.lines.len(), expected.len());
     let wrong = viewer.lines.iter().zip(expected).find(|((_, shown), expected)| shown != expected);

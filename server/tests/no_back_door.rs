@@ -86,7 +86,12 @@ impl Thief<'_> {
             &["approve", &number, "--integrate", "merge"],
         ] {
             let output = self.fleet.server.cli(args);
-            assert_eq!(output.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
+            assert_eq!(
+                output.status.code(),
+                Some(1),
+                "{args:?}: {}",
+                String::from_utf8_lossy(&output.stdout)
+            );
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(said.starts_with("opkit: ") && said.trim_end().len() > 20, "{args:?} says {said}");
         }
@@ -132,7 +137,8 @@ fn no_status_has_a_way_to_done_without_a_reason() {
     let held = fails(json!({"hold": true}));
     let planning = fails(json!({"type": "project", "criteria": []}));
     let working = fleet.add_script("hangs");
-    let in_review = fleet.add(&json!({"script": "good", "criteria": [{"text": "It stands", "check": stands}]}));
+    let in_review =
+        fleet.add(&json!({"script": "good", "criteria": [{"text": "It stands", "check": stands}]}));
     let exhausted = fails(json!({}));
     let blocked = fleet.add_script("blocked");
     let cancelled = fails(json!({"hold": true}));
@@ -180,7 +186,9 @@ fn what_reviewers_and_workers_say_is_no_pass() {
     let door: SocketAddr = door.trim().parse().expect("an address");
     let token = std::fs::read_to_string(fleet.data().join(format!("work/{working}/state/work/token")));
     let token = token.expect("the worker's token").trim().to_owned();
-    let call = |path: &str, body: Value| Request::new(door, "POST", path).bearer(&token).json(&body.to_string()).send();
+    let call = |path: &str, body: Value| {
+        Request::new(door, "POST", path).bearer(&token).json(&body.to_string()).send()
+    };
     let done = call("/session/v1/done", json!({}));
     assert_eq!(done.status, 200, "{}", done.body);
     assert_eq!(call("/session/v1/done", json!({"objective": ids[0]})).status, 400);

@@ -48,7 +48,10 @@ impl Books {
             }
             "no_slot" => {
                 let full = self.live.len() >= cap;
-                assert!(!self.waiting_reviews.contains(&id) || full, "a review waits beside a free slot: {event}");
+                assert!(
+                    !self.waiting_reviews.contains(&id) || full,
+                    "a review waits beside a free slot: {event}"
+                );
             }
             "session_ended" => {
                 assert!(self.live.remove(&session).is_some(), "it ends and never began: {event}");
@@ -138,7 +141,8 @@ fn thirty_at_once_keep_the_cap_and_the_order() {
     assert_eq!(seen.twice, Vec::<String>::new());
 
     let books = keep_books(&fleet, &ids, 10, 2);
-    let mut expected: Vec<(i64, i64)> = ids.iter().zip(&new).map(|(id, new)| (-new["priority"].as_i64().unwrap(), *id)).collect();
+    let mut expected: Vec<(i64, i64)> =
+        ids.iter().zip(&new).map(|(id, new)| (-new["priority"].as_i64().unwrap(), *id)).collect();
     expected.sort_unstable();
     let expected: Vec<i64> = expected.into_iter().map(|(_, id)| id).collect();
     assert_eq!(books.claimed_first, expected, "claimed by priority, then by number");
@@ -152,7 +156,8 @@ fn thirty_at_once_keep_the_cap_and_the_order() {
 #[test]
 fn with_one_slot_reviews_go_first() {
     let fleet = Fleet::start(1);
-    let new: Vec<Value> = (0..4).map(|n| json!({"title": format!("Objective {n}"), "script": "good"})).collect();
+    let new: Vec<Value> =
+        (0..4).map(|n| json!({"title": format!("Objective {n}"), "script": "good"})).collect();
     let (ids, seen) = run(&fleet, &new);
     assert_eq!((seen.most, seen.twice), (1, Vec::new()));
     let books = keep_books(&fleet, &ids, 1, 0);

@@ -1,5 +1,10 @@
 //! The rules as a table (a snapshot that a reviewer reads) and as properties.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, clippy::nonminimal_bool, reason = "a test says what it expects")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    clippy::nonminimal_bool,
+    reason = "a test says what it expects"
+)]
 
 use opkit_domain::objective::{
     Attention, Counters, Facts, Gate, Kind, MAX_PLAN_FAILURES, MAX_REVIEW_ERRORS, MAX_RUN_FAILURES,

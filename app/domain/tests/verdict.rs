@@ -1,5 +1,10 @@
 //! Nothing but a complete, consistent verdict for this very review counts.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, clippy::nonminimal_bool, reason = "a test says what it expects")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    clippy::nonminimal_bool,
+    reason = "a test says what it expects"
+)]
 
 use opkit_domain::ids::ObjectiveId;
 use opkit_domain::verdict::{Expected, read};

@@ -159,7 +159,16 @@ fn idle_memory(report: &mut String) -> Result<()> {
 
 /// An example of the engine prints its own lines of Markdown.
 fn engine_example(name: &str, report: &mut String) -> Result<()> {
-    run(cargo().args(["build", "--release", "-p", "opkit-engine", "--features", "bench", "--example", name]))?;
+    run(cargo().args([
+        "build",
+        "--release",
+        "-p",
+        "opkit-engine",
+        "--features",
+        "bench",
+        "--example",
+        name,
+    ]))?;
     let out = program(target().join("release/examples").join(name)).stderr(Stdio::inherit()).output()?;
     if !out.status.success() {
         bail!("the example {name} ended with {}", out.status);

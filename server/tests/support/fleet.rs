@@ -123,7 +123,8 @@ impl Fleet {
     pub(crate) fn works(&self, id: i64) -> String {
         wait_within(Duration::from_secs(40), &format!("an agent of #{id}"), || {
             let live = self.live();
-            let mine = live.iter().find(|session| session["objective"] == id && session["state"] == "running");
+            let mine =
+                live.iter().find(|session| session["objective"] == id && session["state"] == "running");
             let session = mine.and_then(|session| session["id"].as_str()).ok_or_else(|| self.story(id))?;
             match agent_pid(&session_dir(self.data(), session)) {
                 0 => Err(self.story(id)),
@@ -180,10 +181,8 @@ pub(crate) fn objective(fields: &Value) -> Value {
 }
 
 pub(crate) fn items(mut list: Value) -> Vec<Value> {
-    match list["items"].take() {
-        Value::Array(items) => items,
-        other => panic!("no list: {other}"),
-    }
+    let Value::Array(items) = list["items"].take() else { panic!("no list: {list}") };
+    items
 }
 
 pub(crate) fn session_dir(data: &Path, session: &str) -> PathBuf {
@@ -290,7 +289,8 @@ pub(crate) fn doubled(data: &Path) -> Vec<String> {
     };
     let mut doubled = Vec::new();
     for (objective, sessions) in &first {
-        let alive: Vec<_> = sessions.iter().filter(|(session, pids)| both(objective, session, pids)).collect();
+        let alive: Vec<_> =
+            sessions.iter().filter(|(session, pids)| both(objective, session, pids)).collect();
         if alive.len() > 1 {
             doubled.push(format!("#{objective}: {alive:?}"));
         }
@@ -351,7 +351,7 @@ fn look(data: &Path, locks: &mut Locks, seen: &mut Seen) {
     let twice = by_objective.values().filter(|list| list.len() > 1).map(|list| format!("locks: {list:?}"));
     seen.twice.extend(twice);
     // Reading every process's environment is dear: a tenth of the looks.
-    if seen.looks % 10 == 0 {
+    if seen.looks.is_multiple_of(10) {
         seen.twice.extend(doubled(data));
     }
 }
@@ -415,16 +415,15 @@ pub(crate) fn whole_record(dir: &Path) -> Whole {
     }
     assert!(bytes.is_empty() || bytes.ends_with(b"\n"), "{place}: the last line is torn");
     let whole = Whole { first, bytes };
-    let mut lines_before = BTreeMap::from([(first, 0)]);
-    for (at, _) in whole.bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-        let lines = lines_before.len() as u64;
-        lines_before.insert(first + at as u64 + 1, lines);
-    }
+    let breaks = whole.bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let starts: Vec<u64> =
+        std::iter::once(first).chain(breaks.map(|(at, _)| first + at as u64 + 1)).collect();
     let mut dropped = None;
-    let lines = index.lines().map(|line| IndexLine::parse(line).unwrap_or_else(|| panic!("{place}: {line:?}")));
+    let lines =
+        index.lines().map(|line| IndexLine::parse(line).unwrap_or_else(|| panic!("{place}: {line:?}")));
     for line in lines.filter(|line| line.offset >= first && line.kind != 'x') {
-        let count = lines_before.get(&line.offset);
-        let count = count.unwrap_or_else(|| panic!("{place}: {line} is not the start of a line"));
+        let count = starts.binary_search(&line.offset);
+        let count = count.unwrap_or_else(|_| panic!("{place}: {line} is not the start of a line")) as u64;
         let before = line.lines - count;
         assert_eq!(*dropped.get_or_insert(before), before, "{place}: {line} miscounts");
     }

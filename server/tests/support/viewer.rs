@@ -92,7 +92,11 @@ impl Viewer {
                     break (first, lines);
                 }
             };
-            assert!(first == next && !lines.is_empty(), "asked for line {next}, got {} from {first}", lines.len());
+            assert!(
+                first == next && !lines.is_empty(),
+                "asked for line {next}, got {} from {first}",
+                lines.len()
+            );
             self.keep(first, &lines);
             next += lines.len() as u64;
         }

@@ -244,7 +244,7 @@ impl Screen {
             self.lines.drain(..over);
             self.base += over as u64;
             paint::drop_first(&self.list, over);
-            self.to_bottom();
+            self.scroll_down();
         }
         self.tell_earlier();
         self.shown.ready.set(true);
@@ -260,7 +260,7 @@ impl Screen {
         }
     }
 
-    fn to_bottom(&mut self) {
+    fn scroll_down(&mut self) {
         self.frame.set_scroll_top(self.frame.scroll_height());
         self.own_top = self.frame.scroll_top();
     }
@@ -328,7 +328,7 @@ impl Screen {
         let at_end = left < 30;
         if !at_end && self.shown.follow.get_untracked() && (top - self.own_top).abs() <= 1 {
             // Something grew around the lines after the page had scrolled.
-            self.to_bottom();
+            self.scroll_down();
             return;
         }
         if at_end && !self.detached {
@@ -366,7 +366,7 @@ impl Screen {
                 socket.again();
             }
         } else {
-            self.to_bottom();
+            self.scroll_down();
         }
     }
 
