@@ -134,9 +134,3 @@ impl FromRef<Door> for LeptosOptions {
         door.0.options.clone()
     }
 }
-
-/// Milliseconds since 1970.
-fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}

@@ -29,6 +29,7 @@ mod terminal;
 mod tmux;
 
 pub use agents::DEMO_SCRIPTS;
+pub use clock::now_ms;
 pub use engine::{Config, Engine, ListQuery, Moved, NewRepo, SessionCall, SessionQuery};
 pub use error::{Error, Result};
 pub use feed::FeedStream;

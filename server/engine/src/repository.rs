@@ -17,7 +17,7 @@ use crate::store::repositories::{NewRepoRow, RepoRow, insert};
 
 /// In a mirror: attributes of the tree never hide or change anything in an export.
 const MIRROR_ATTRIBUTES: &str =
-    "* -export-ignore -export-subst -filter -ident -text -diff -merge -working-tree-encoding\n";
+    "* -export-ignore -export-subst !filter !ident !text !eol !diff !merge !working-tree-encoding\n";
 
 impl Engine {
     /// Registers a repository: checks it, mirrors it, resolves its base. Nothing is left behind on a refusal.

@@ -29,7 +29,9 @@ async fn fails_then_good_goes_round_and_can_be_merged() {
     let log = git(&repo, &["log", "--format=%B"]);
     assert!(log.contains(&format!("Objective: #{id}")) && log.contains("Session-Id: "), "{log}");
     let diff = world.engine.diff(SCOPE, id).await.unwrap();
-    assert!(diff.files.iter().any(|file| file.path == "hello.txt"), "{diff:?}");
+    let hello = diff.files.iter().find(|file| file.path == "hello.txt").unwrap();
+    assert_eq!(hello.change, "added");
+    assert!(hello.added > 0 && !hello.hunks.is_empty(), "{hello:?}");
     assert!(works.iter().all(|s| s.confinement.is_some()), "every session carries its proof");
 }
 

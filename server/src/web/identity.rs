@@ -12,7 +12,8 @@ use tower_sessions::Session;
 
 use super::login_store::{BORN, LONGEST_MS, SEEN, USER, key};
 use super::problem::Problem;
-use super::{Door, fence, login, now_ms};
+use super::{Door, fence, login};
+use opkit_engine::now_ms;
 
 /// The last use of a login is written when it is older than this.
 const SEEN_EVERY_MS: i64 = 5 * 60 * 1000;

@@ -87,7 +87,7 @@ async fn open(door: &Door, session: &Session, user: &UserRow, action: &str) -> R
     let fault = |error: tower_sessions::session::Error| Problem::fault(&error);
     session.clear().await;
     session.cycle_id().await.map_err(fault)?;
-    let now = super::now_ms();
+    let now = opkit_engine::now_ms();
     session.insert(USER, user.id.0).await.map_err(fault)?;
     session.insert(BORN, now).await.map_err(fault)?;
     session.insert(SEEN, now).await.map_err(fault)?;

@@ -13,7 +13,8 @@ use tokio::sync::watch;
 use tower_sessions::session::{Id, Record};
 use tower_sessions::session_store::{Error, Result, SessionStore};
 
-use super::{Door, now_ms};
+use super::Door;
+use opkit_engine::now_ms;
 
 /// Record key: when the person logged in, ms since 1970.
 pub(super) const BORN: &str = "born";

@@ -6,8 +6,9 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use tokio::sync::watch;
 use tokio::time::{Instant, interval_at, timeout};
 
+use super::Door;
 use super::identity::Identity;
-use super::{Door, now_ms};
+use opkit_engine::now_ms;
 
 /// The login ended: the page shows the login form.
 const LOGGED_OUT: u16 = 4001;
