@@ -9,7 +9,7 @@ mod viewer;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use fleet::{Fleet, flood_number, gap, record_len, session_dir, whole_record};
@@ -119,20 +119,21 @@ async fn a_viewer_that_reads_nothing_slows_nobody() {
         // One says nothing either; the other asks for more all the time, so that its socket fills up.
         let mut silent = open(&fleet.server, &cookie, &session, Some(0)).await;
         let (mut asks, deaf) = open(&fleet.server, &cookie, &session, Some(0)).await.split();
+        let enough = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&enough);
         let asking = tokio::spawn(async move {
-            loop {
-                if asks.send(message(&TerminalUp::Ack { end: 0 })).await.is_err() {
-                    return;
-                }
+            while !told.load(Ordering::Relaxed) {
+                asks.send(message(&TerminalUp::Ack { end: 0 })).await.expect("it is taken");
                 sleep(Duration::from_millis(5)).await;
             }
+            asks
         });
         with.push(rate(&dir).await);
         lags.push(lag(&reader, &dir).await);
-        asking.abort();
-        let mut deaf = Late(deaf);
+        enough.store(true, Ordering::Relaxed);
+        let mut deaf = asking.await.expect("it stops").reunite(deaf).expect("two halves of one socket");
         silent_took.push(catch_up(&mut silent, &dir).await);
-        deaf_took.push(deaf.catch_up(&dir).await);
+        deaf_took.push(catch_up(&mut deaf, &dir).await);
     }
     let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
     let (best_without, best_with) = (best(&without), best(&with));
@@ -146,32 +147,6 @@ async fn a_viewer_that_reads_nothing_slows_nobody() {
     assert!(median(&mut silent_took) < Duration::from_secs(1), "the silent one took {silent_took:?}");
     assert!(median(&mut deaf_took) < Duration::from_secs(1), "the one with a full socket took {deaf_took:?}");
     stop(&fleet, &session);
-}
-
-/// The reading half of a viewer that asked and did not read.
-struct Late(futures_util::stream::SplitStream<Stream>);
-
-impl Late {
-    /// Reads what was queued for it, until it has what the record holds now.
-    async fn catch_up(&mut self, dir: &Path) -> std::time::Duration {
-        let (start, wanted) = (Instant::now(), record_len(dir));
-        let mut windows = 0;
-        loop {
-            let frame = timeout(Duration::from_secs(10), self.0.next()).await;
-            let frame =
-                frame.unwrap_or_else(|_| panic!("nothing more after {windows} windows, before {wanted}"));
-            let frame = frame.expect("the socket is open").expect("a good frame");
-            if !frame.is_binary() {
-                continue;
-            }
-            if let Ok(TerminalDown::Lines { end, .. }) = postcard::from_bytes(&frame.into_data()) {
-                windows += 1;
-                if end >= wanted {
-                    return start.elapsed();
-                }
-            }
-        }
-    }
 }
 
 /// Reads until the session's end was shown.

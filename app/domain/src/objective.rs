@@ -174,10 +174,12 @@ words!(
 
 /// One acceptance criterion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Criterion {
     /// What must be true.
     pub text: String,
     /// A command line whose exit status 0 means met; runs behind the wall.
+    #[serde(default)]
     pub check: Option<String>,
 }
 

@@ -547,6 +547,9 @@ pub struct EditObjective {
     /// Demo script.
     #[serde(default)]
     pub script: Option<String>,
+    /// Objectives that must be done first; the whole list anew.
+    #[serde(default)]
+    pub blocked_by: Option<Vec<ObjectiveId>>,
     /// Failed rounds before a person is asked.
     #[serde(default)]
     pub max_review_rounds: Option<u32>,

@@ -129,8 +129,15 @@ impl Engine {
             )));
         }
         let after = self.edited(&before, &edit)?;
+        let mut what = changed_fields(&before, &after);
+        if let Some(needs) = &edit.blocked_by {
+            replace_dependencies(&mut tx, actor, id, needs).await?;
+            what = if what.is_empty() { "blocked_by".into() } else { format!("{what}, blocked_by") };
+        }
+        if what.is_empty() {
+            return self.card(actor.scope, id).await;
+        }
         crate::store::objectives::store_edit(&mut tx, &before, &after).await?;
-        let what = changed_fields(&before, &after);
         append(
             &mut tx,
             actor.scope,
@@ -230,6 +237,11 @@ impl Engine {
         self.operator(actor)?;
         let before = self.store().objective(actor.scope, id).await?;
         let trigger = state_machine::drag(&before.facts, to)?;
+        if trigger == Trigger::StartNext
+            && let Some(needs) = self.card(actor.scope, id).await?.waits_for.first()
+        {
+            return Err(Error::Refused(format!("It waits for #{needs}, which is not done.")));
+        }
         let card = match trigger {
             Trigger::Approve { .. } => self.approve_checked(actor, id, None, None, version).await?,
             Trigger::Cancel => {
@@ -601,6 +613,24 @@ async fn dependency(tx: &mut Tx, id: ObjectiveId, needs: ObjectiveId) -> Result<
         return Err(Error::BadInput("An objective cannot wait for itself.".into()));
     }
     crate::store::objectives::add_dependency(tx, id, needs).await
+}
+
+/// An edit gives the whole list anew, also to let go of one that will never be done.
+async fn replace_dependencies(
+    tx: &mut Tx,
+    actor: &Actor,
+    id: ObjectiveId,
+    list: &[ObjectiveId],
+) -> Result<()> {
+    crate::store::objectives::clear_dependencies(tx, id).await?;
+    for needs in list {
+        get(tx, actor.scope, *needs).await?;
+        if crate::store::objectives::waits_on(tx, *needs, id).await? {
+            return Err(Error::BadInput(format!("#{needs} waits for #{id} itself. That would be a circle.")));
+        }
+        dependency(tx, id, *needs).await?;
+    }
+    Ok(())
 }
 
 fn labels(list: &[String]) -> Result<Vec<String>> {

@@ -113,9 +113,11 @@ pub(crate) fn mode(path: &Path, bits: u32) -> Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(bits))?)
 }
 
+/// A record lock belongs to this process alone. A `flock` would live on in a child that was forked and has not
+/// reached its `exec` when we are killed, and the next start would be refused.
 fn lock(root: &Path) -> Result<fs::File> {
     let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(root.join("run/lock"))?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+    rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         Error::Refused(format!(
             "The data directory {} is in use by another opkit. Stop that one, or name another with --data.",
             root.display()

@@ -378,6 +378,11 @@ impl Engine {
         })
     }
 
+    /// The number of the last event, and the server's time (ms since 1970).
+    pub async fn feed_position(&self, scope: Scope) -> Result<(i64, i64)> {
+        Ok((self.0.store.seq(scope).await?, crate::clock::now_ms()))
+    }
+
     /// A window of one lane.
     pub async fn lane(
         &self,

@@ -188,14 +188,7 @@ impl Engine {
         Err(Error::Refused(format!(
             "The repository {} cannot be read: {}",
             short(source),
-            output
-                .stderr
-                .lines()
-                .last()
-                .unwrap_or("git gave no reason")
-                .chars()
-                .take(300)
-                .collect::<String>()
+            why(&output.stderr)
         )))
     }
 
@@ -221,13 +214,7 @@ impl Engine {
             Err(Error::Refused(format!(
                 "The repository {} cannot be read as its owner: {}",
                 short(source),
-                made.stderr
-                    .lines()
-                    .last()
-                    .unwrap_or("git gave no reason")
-                    .chars()
-                    .take(300)
-                    .collect::<String>()
+                why(&made.stderr)
             )))
         }
     }
@@ -314,6 +301,16 @@ const SAMPLE: &[(&str, &str)] = &[
         "#!/bin/sh\n# Exit status 0 means that everything is as it should be.\nset -e\ntest \"$(sh greet.sh)\" = \"Hello, world\"\necho \"1 passed\"\n",
     ),
 ];
+
+/// git's own reason in one sentence: its first fatal line.
+fn why(stderr: &str) -> String {
+    let line = stderr.lines().find_map(|line| line.strip_prefix("fatal: ")).or_else(|| stderr.lines().last());
+    let line = line.unwrap_or("git gave no reason").trim_end_matches('.');
+    if line.contains("does not appear to be a git repository") || line.contains("not a git repository") {
+        return "it is not a git repository.".into();
+    }
+    format!("{}.", line.chars().filter(|c| !c.is_control()).take(300).collect::<String>())
+}
 
 /// Checks what a person gave as path or URL.
 fn source(text: &str) -> Result<String> {

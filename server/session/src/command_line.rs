@@ -18,6 +18,7 @@ Started by Opkit:
   opkit-session enter [--spec FILE] [--proof FILE]
   opkit-session guard [--post] [POLICY]
   opkit-session snapshot GIT
+  opkit-session attack [--json|--table] [--dir DIR]
   opkit-session demo-agent --role work|review --script NAME
 ";
 
@@ -30,6 +31,7 @@ pub fn main() -> ExitCode {
         ["run", dir] => crate::run::run(&PathBuf::from(dir)),
         ["enter", rest @ ..] => crate::enter::main(rest),
         ["guard", rest @ ..] => crate::guard::main(rest),
+        ["attack", rest @ ..] => crate::attack::main(rest),
         ["snapshot", git] => crate::snapshot::main(git),
         ["demo-agent", rest @ ..] => crate::demo::main(rest),
         ["progress", text @ ..] if !text.is_empty() => crate::call::progress(&text.join(" ")),

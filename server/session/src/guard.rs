@@ -1,5 +1,8 @@
 //! The hook before and after each of the agent's tool calls. The kernel is the wall; the guard is manners.
 
+mod shell;
+mod writers;
+
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs;
@@ -9,9 +12,12 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use opkit_domain::session::GuardPolicy;
+use opkit_domain::session::{GuardPolicy, WallMode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// The variable that names the wall's mode; without it the wall is enforced.
+const MODE: &str = "OPKIT_WALL_MODE";
 
 /// The guard's answer to one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,14 +51,20 @@ pub struct Call<'a> {
     pub tool: &'a str,
     /// The file a write tool names.
     pub path: Option<&'a str>,
+    /// The command line of a shell tool.
+    pub command: Option<&'a str>,
     /// The directory that relative paths start from.
     pub cwd: Option<&'a Path>,
+    /// No kernel wall stands behind the guard: what is not clear is denied.
+    pub alone: bool,
 }
 
 /// How a tool is judged.
 enum Kind {
     /// Names one file that it writes.
     Writes,
+    /// Runs a command line.
+    Shell,
     /// Writes nothing, or only what the kernel judges.
     Kernel,
     Unknown,
@@ -61,7 +73,8 @@ enum Kind {
 fn kind(tool: &str) -> Kind {
     match tool {
         "Write" | "Edit" | "MultiEdit" | "NotebookEdit" => Kind::Writes,
-        "Read" | "Glob" | "Grep" | "Bash" | "BashOutput" | "KillShell" | "TodoWrite" => Kind::Kernel,
+        "Bash" => Kind::Shell,
+        "Read" | "Glob" | "Grep" | "BashOutput" | "KillShell" | "TodoWrite" => Kind::Kernel,
         _ => Kind::Unknown,
     }
 }
@@ -77,6 +90,7 @@ pub fn decide(policy: &GuardPolicy, call: &Call<'_>) -> Decision {
     }
     match kind(call.tool) {
         Kind::Kernel => Decision::Allow,
+        Kind::Shell => decide_command(policy, call),
         Kind::Unknown => {
             Decision::Deny(format!("BLOCKED: the guard does not know the tool '{}'.", call.tool))
         }
@@ -87,9 +101,33 @@ pub fn decide(policy: &GuardPolicy, call: &Call<'_>) -> Decision {
     }
 }
 
+/// Denies a command that clearly writes outside. The rest is the kernel's, unless there is no wall.
+fn decide_command(policy: &GuardPolicy, call: &Call<'_>) -> Decision {
+    let cwd = call.cwd.unwrap_or(&policy.worktree);
+    let is_outside = |path: &Path| !resolve(path).is_ok_and(|real| is_inside(policy, &real));
+    let unclear = shell::Finding { outside: None, unclear: true };
+    let finding = match call.command {
+        // A grammar that panics has understood nothing; that is no failure of the guard.
+        Some(command) => panic::catch_unwind(|| shell::judge(command, cwd, &is_outside)).unwrap_or(unclear),
+        None => unclear,
+    };
+    match finding.outside {
+        Some(path) => Decision::Deny(refusal(policy, &path)),
+        None if finding.unclear && call.alone => Decision::Deny(format!(
+            "BLOCKED: it is not clear where this command writes, and this session has no kernel wall. Name \
+             the paths in full, without variables or scripts inside scripts. {}",
+            allowed(policy)
+        )),
+        None => Decision::Allow,
+    }
+}
+
+fn refusal(policy: &GuardPolicy, path: &str) -> String {
+    format!("BLOCKED: write to '{path}' outside worktree. {}", allowed(policy))
+}
+
 fn decide_write(policy: &GuardPolicy, path: &str, cwd: &Path) -> Decision {
-    let denied =
-        || Decision::Deny(format!("BLOCKED: write to '{path}' outside worktree. {}", allowed(policy)));
+    let denied = || Decision::Deny(refusal(policy, path));
     // A tilde is expanded by some tools and not by others: whichever it is, it is not the worktree.
     if path.is_empty() || path.starts_with('~') || path.contains('\0') {
         return denied();
@@ -183,6 +221,8 @@ struct ToolInput<'a> {
     file_path: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     notebook_path: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    command: Option<Cow<'a, str>>,
 }
 
 /// Reads a policy file.
@@ -226,7 +266,13 @@ fn answer(args: &[String]) -> anyhow::Result<Option<String>> {
     {
         bail!("the working directory of the call is not absolute");
     }
-    let call = Call { tool: &input.tool_name, path, cwd: input.cwd.as_deref() };
+    let call = Call {
+        tool: &input.tool_name,
+        path,
+        command: input.tool_input.command.as_deref(),
+        cwd: input.cwd.as_deref(),
+        alone: std::env::var(MODE).is_ok_and(|mode| mode == WallMode::HookOnly.as_str()),
+    };
     let decision = decide(&policy, &call);
     println!("{}", decision.to_json());
     Ok(None)
@@ -268,3 +314,7 @@ fn refused_path_in(policy: &GuardPolicy, cwd: &Path, line: &str) -> Option<Strin
 #[cfg(test)]
 #[path = "guard/tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "guard/shell_tests.rs"]
+mod shell_tests;

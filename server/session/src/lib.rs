@@ -1,5 +1,6 @@
 //! Everything that runs beside an agent: the runner, the wall, the guard, the calls home and the demo agent.
 
+pub mod attack;
 pub mod call;
 pub mod command_line;
 pub mod demo;

@@ -22,6 +22,14 @@ async fn open(data: &Path) -> anyhow::Result<Engine> {
     Ok(Engine::open(crate::config::engine(data, site.build_id())?).await?)
 }
 
+/// The same where data must be there already: a mistyped directory is not made, it is refused.
+async fn open_existing(data: &Path) -> anyhow::Result<Engine> {
+    if !data.join("db/opkit.db").exists() {
+        bail!("there is no Opkit data in {}. Name the directory with --data", data.display());
+    }
+    open(data).await
+}
+
 fn me() -> opkit_domain::access::Actor {
     local_actor(rustix::process::geteuid().as_raw())
 }
@@ -50,7 +58,7 @@ pub(super) async fn create_token(client: &Client, data: &Path, args: &TokenArgs)
     let body = json!({"actor": args.actor, "scope": args.scope});
     let token = match client.try_call(Method::POST, "/control/v1/tokens", Some(body)).await? {
         Reached::Yes(answer) => answer["token"].as_str().unwrap_or_default().to_owned(),
-        Reached::NoServer => mint(&open(data).await?, &me(), &args.actor, &args.scope).await?,
+        Reached::NoServer => mint(&open_existing(data).await?, &me(), &args.actor, &args.scope).await?,
     };
     say(token);
     Ok(ExitCode::SUCCESS)
@@ -118,7 +126,7 @@ pub(super) async fn doctor(client: &Client, data: &Path) -> anyhow::Result<ExitC
 pub(super) async fn stop_all(client: &Client, data: &Path) -> anyhow::Result<ExitCode> {
     let stopped = match client.try_call(Method::POST, "/api/v1/stop-all", Some(json!({}))).await? {
         Reached::Yes(answer) => answer["stopped"].as_u64().unwrap_or(0),
-        Reached::NoServer => u64::from(open(data).await?.stop_all(&me()).await?),
+        Reached::NoServer => u64::from(open_existing(data).await?.stop_all(&me()).await?),
     };
     let sessions = if stopped == 1 { "1 session is".to_owned() } else { format!("{stopped} sessions are") };
     say(format!("{sessions} asked to stop. Nothing new starts until `opkit enable`."));
@@ -128,7 +136,7 @@ pub(super) async fn stop_all(client: &Client, data: &Path) -> anyhow::Result<Exi
 /// `enable`
 pub(super) async fn enable(client: &Client, data: &Path) -> anyhow::Result<ExitCode> {
     if let Reached::NoServer = client.try_call(Method::POST, "/control/v1/enable", Some(json!({}))).await? {
-        open(data).await?.enable(&me()).await?;
+        open_existing(data).await?.enable(&me()).await?;
     }
     say("Sessions may start again.");
     Ok(ExitCode::SUCCESS)

@@ -473,6 +473,27 @@ pub(crate) async fn add_dependency(tx: &mut Tx, id: ObjectiveId, needs: Objectiv
     Ok(())
 }
 
+/// Forgets what an objective waits for.
+pub(crate) async fn clear_dependencies(tx: &mut Tx, id: ObjectiveId) -> Result<()> {
+    sqlx::query("DELETE FROM dependency WHERE objective_id = $1").bind(id.0).execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// Whether one objective waits for another, directly or through others.
+pub(crate) async fn waits_on(tx: &mut Tx, id: ObjectiveId, other: ObjectiveId) -> Result<bool> {
+    let (found,): (bool,) = sqlx::query_as(
+        "WITH RECURSIVE chain (id) AS (
+            SELECT needs_id FROM dependency WHERE objective_id = $1
+            UNION SELECT d.needs_id FROM dependency d JOIN chain ON d.objective_id = chain.id)
+         SELECT EXISTS (SELECT 1 FROM chain WHERE id = $2)",
+    )
+    .bind(id.0)
+    .bind(other.0)
+    .fetch_one(&mut **tx)
+    .await?;
+    Ok(found)
+}
+
 /// A person's message for the next session.
 pub(crate) async fn add_message(
     tx: &mut Tx,

@@ -1,10 +1,10 @@
 //! The demo agent's mouth and hands: stream-json like Claude Code's, and tools that really do what they say.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use opkit_domain::session::GuardPolicy;
@@ -14,6 +14,8 @@ use crate::guard::{self, Call, Decision};
 
 /// Output of a command that is kept.
 const OUTPUT_BYTES: usize = 256 << 10;
+/// A command of the demo agent may take this long.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How a tool call ended.
 pub(super) struct Done {
@@ -103,7 +105,9 @@ impl Speech {
         self.event(json!({"type": "assistant", "message": {"model": "demo", "role": "assistant",
             "content": [{"type": "tool_use", "id": id, "name": tool, "input": input}]}, "parent_tool_use_id": null}))?;
         let Some(policy) = &self.policy else { return Ok(Ok(id)) };
-        let decision = guard::decide(policy, &Call { tool, path, cwd: Some(&self.cwd) });
+        // Without its command line: the scripts that break out shall meet the kernel, not the grammar.
+        let call = Call { tool, path, cwd: Some(&self.cwd), ..Call::default() };
+        let decision = guard::decide(policy, &call);
         self.event(
             json!({"type": "system", "subtype": "hook_response", "hook_name": format!("PreToolUse:{tool}"),
             "hook_event": "PreToolUse", "stdout": decision.to_json(), "stderr": "", "exit_code": 0,
@@ -200,18 +204,15 @@ impl Speech {
             Ok(id) => id,
             Err(output) => return Ok(Done { ok: false, output }),
         };
-        let result =
-            Command::new(argv[0]).args(&argv[1..]).current_dir(&self.cwd).stdin(Stdio::null()).output();
-        let (ok, output) = match result {
+        let (ok, output) = match run_to_file(argv, &self.cwd) {
             Err(error) => (false, format!("{}: {error}", argv[0])),
-            Ok(output) => {
-                let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-                text.push_str(&String::from_utf8_lossy(&output.stderr));
+            Ok((status, mut text)) => {
                 text.truncate(text.floor_char_boundary(OUTPUT_BYTES));
-                if !output.status.success() {
-                    text = format!("{}{}", said_status(output.status), text);
+                match status {
+                    Some(status) if status.success() => (true, text),
+                    Some(status) => (false, format!("{}{text}", said_status(status))),
+                    None => (false, format!("took longer than {} s\n{text}", COMMAND_PATIENCE.as_secs())),
                 }
-                (output.status.success(), text)
             }
         };
         self.answer(&id, output.trim_end(), !ok)?;
@@ -233,6 +234,35 @@ impl Speech {
         )?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Runs a program with its output in a file: a child that it leaves behind cannot hold us by an open pipe.
+fn run_to_file(argv: &[&str], cwd: &Path) -> std::io::Result<(Option<std::process::ExitStatus>, String)> {
+    let path = std::env::temp_dir().join(format!("demo-output-{}", std::process::id()));
+    let out = std::fs::File::create(&path)?;
+    let mut child = Command::new(argv[0])
+        .args(&argv[1..])
+        .current_dir(cwd)
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out)
+        .spawn()?;
+    let started = Instant::now();
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break Some(status),
+            None if started.elapsed() > COMMAND_PATIENCE => {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let mut bytes = Vec::new();
+    std::fs::File::open(&path)?.take(4 * OUTPUT_BYTES as u64).read_to_end(&mut bytes)?;
+    let _ = std::fs::remove_file(path);
+    Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 fn said_status(status: std::process::ExitStatus) -> String {

@@ -33,8 +33,13 @@ pub(super) type Text = Option<String>;
 
 /// Judges `command`, started in `cwd`. `is_outside` answers for an absolute path.
 pub(super) fn judge(command: &str, cwd: &Path, is_outside: &dyn Fn(&Path) -> bool) -> Finding {
-    let mut walk =
-        Walk { cwd: Some(cwd.to_owned()), is_outside, found: Finding::default(), depth: 0, variables: vec![] };
+    let mut walk = Walk {
+        cwd: Some(cwd.to_owned()),
+        is_outside,
+        found: Finding::default(),
+        depth: 0,
+        variables: vec![],
+    };
     walk.script(command);
     walk.found
 }
@@ -79,7 +84,9 @@ impl Walk<'_> {
 
     /// `path` below `base`, as `git -C` and `tar -C` read it.
     pub(super) fn below(base: &Text, path: &Text) -> Text {
-        Some(Path::new(base.as_deref()?).join(path.as_deref()?).to_string_lossy().into_owned())
+        let (base, path) = (base.as_deref()?, path.as_deref()?);
+        let base = if base == "." { "" } else { base };
+        Some(Path::new(base).join(path).to_string_lossy().into_owned())
     }
 
     fn absolute(&self, path: &str) -> Option<PathBuf> {
@@ -88,16 +95,7 @@ impl Walk<'_> {
 
     /// Reads and walks the text of a script.
     pub(super) fn script(&mut self, text: &str) {
-        let (mut open, mut deepest) = (0usize, 0usize);
-        for byte in text.bytes() {
-            match byte {
-                b'(' | b'{' => open += 1,
-                b')' | b'}' => open = open.saturating_sub(1),
-                _ => {}
-            }
-            deepest = deepest.max(open);
-        }
-        if self.depth >= MAX_NESTED || text.len() > MAX_BYTES || deepest > MAX_DEPTH {
+        if self.depth >= MAX_NESTED || text.len() > MAX_BYTES || deepest(text) > MAX_DEPTH {
             return self.unclear();
         }
         let options = ParserOptions::default();
@@ -306,6 +304,29 @@ impl Walk<'_> {
             _ => *text = None,
         }
     }
+}
+
+/// How deep brackets and compound commands may be nested in `text`, at most.
+fn deepest(text: &str) -> usize {
+    let (mut open, mut deepest) = (0usize, 0usize);
+    for part in text.split_inclusive(|c: char| c.is_whitespace() || "(){};`\"".contains(c)) {
+        let (word, end) = match part.char_indices().next_back() {
+            Some((at, end)) => (&part[..at], end),
+            None => continue,
+        };
+        match word {
+            "if" | "while" | "until" | "for" | "case" | "select" | "!" | "time" | "coproc" => open += 1,
+            "fi" | "done" | "esac" => open = open.saturating_sub(1),
+            _ => {}
+        }
+        match end {
+            '(' | '{' | '`' => open += 1,
+            ')' | '}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(open);
+    }
+    deepest
 }
 
 /// Devices that every session may write.

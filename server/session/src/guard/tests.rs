@@ -32,7 +32,10 @@ fn ground() -> Ground {
 }
 
 fn allows(ground: &Ground, tool: &str, path: Option<&str>) -> bool {
-    decide(&ground.policy, &Call { tool, path, cwd: Some(&ground.policy.worktree) }) == Decision::Allow
+    decide(
+        &ground.policy,
+        &Call { tool, path, cwd: Some(&ground.policy.worktree), command: Some("true"), alone: false },
+    ) == Decision::Allow
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn an_empty_or_relative_root_allows_nothing() {
 #[test]
 fn a_denial_names_the_path_and_what_is_allowed() {
     let ground = ground();
-    let call = Call { tool: "Write", path: Some("/etc/x"), cwd: None };
+    let call = Call { tool: "Write", path: Some("/etc/x"), ..Call::default() };
     let Decision::Deny(reason) = decide(&ground.policy, &call) else { panic!("it must be denied") };
     assert!(reason.starts_with("BLOCKED: write to '/etc/x' outside worktree. "), "{reason}");
     assert!(reason.contains(&ground.root.join("memory").display().to_string()), "{reason}");

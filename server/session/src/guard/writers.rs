@@ -51,8 +51,11 @@ fn split(args: &[Text], with_value: &Options) -> Words {
             while let Some((at, letter)) = letters.next() {
                 let after = &text[1 + at + letter.len_utf8()..];
                 if with_value.short.contains(letter) {
-                    let value =
-                        if after.is_empty() { rest.next().cloned().flatten() } else { Some(after.to_owned()) };
+                    let value = if after.is_empty() {
+                        rest.next().cloned().flatten()
+                    } else {
+                        Some(after.to_owned())
+                    };
                     words.options.push((letter.to_string(), value));
                     break;
                 }
@@ -106,10 +109,9 @@ fn plain(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
         "truncate" => Options { short: "sr", long: &["size", "reference"] },
         "shred" => Options { short: "ns", long: &["iterations", "size"] },
         "cp" | "mv" | "ln" => Options { short: "tS", long: &["target-directory", "suffix"] },
-        "install" => Options {
-            short: "tSmog",
-            long: &["target-directory", "suffix", "mode", "owner", "group"],
-        },
+        "install" => {
+            Options { short: "tSmog", long: &["target-directory", "suffix", "mode", "owner", "group"] }
+        }
         "rsync" => Options { short: "efBTM", long: &["rsh", "exclude", "include", "filter", "files-from"] },
         "chmod" | "chown" | "chgrp" => Options { short: "", long: &["reference"] },
         "sed" => Options { short: "efl", long: &["expression", "file", "line-length"] },
@@ -194,7 +196,8 @@ fn wrapper(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
         (_, []) => {}
         // The targets come from standard input: what is named already is judged, the rest is not known.
         ("xargs", [Some(program), ..]) => {
-            let writes = ["rm", "touch", "tee", "cp", "mv", "mkdir", "sh", "bash", "truncate", "ln", "install"];
+            let writes =
+                ["rm", "touch", "tee", "cp", "mv", "mkdir", "sh", "bash", "truncate", "ln", "install"];
             let moves = matches!(program.as_str(), "cp" | "mv" | "ln" | "install");
             if !moves {
                 judge(walk, rest);
@@ -210,7 +213,8 @@ fn wrapper(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
 /// `find DIR -delete` and `find DIR -exec PROGRAM … ;`.
 fn find(walk: &mut Walk<'_>, args: &[Text]) {
     let is = |arg: &Text, names: &[&str]| arg.as_ref().is_some_and(|arg| names.contains(&arg.as_str()));
-    let starts = args.iter().take_while(|arg| !arg.as_ref().is_some_and(|arg| arg.starts_with(['-', '(', '!'])));
+    let starts =
+        args.iter().take_while(|arg| !arg.as_ref().is_some_and(|arg| arg.starts_with(['-', '(', '!'])));
     if args.iter().any(|arg| is(arg, &["-delete"])) {
         starts.for_each(|start| walk.writes(start));
     }
@@ -228,9 +232,29 @@ fn find(walk: &mut Walk<'_>, args: &[Text]) {
 
 /// Subcommands that write nothing to the repository they look at.
 const GIT_READS: &[&str] = &[
-    "log", "show", "diff", "status", "rev-parse", "rev-list", "cat-file", "ls-files", "ls-tree", "ls-remote",
-    "describe", "blame", "grep", "shortlog", "for-each-ref", "merge-base", "diff-tree", "name-rev", "version",
-    "help", "show-ref", "count-objects", "archive",
+    "log",
+    "show",
+    "diff",
+    "status",
+    "rev-parse",
+    "rev-list",
+    "cat-file",
+    "ls-files",
+    "ls-tree",
+    "ls-remote",
+    "describe",
+    "blame",
+    "grep",
+    "shortlog",
+    "for-each-ref",
+    "merge-base",
+    "diff-tree",
+    "name-rev",
+    "version",
+    "help",
+    "show-ref",
+    "count-objects",
+    "archive",
 ];
 
 fn git(walk: &mut Walk<'_>, args: &[Text]) {
@@ -244,7 +268,7 @@ fn git(walk: &mut Walk<'_>, args: &[Text]) {
         let (place, used) = match arg.as_str() {
             "-C" => {
                 dir = Walk::below(&dir, &value());
-                (Some(dir.clone()), 2)
+                (None, 2)
             }
             "--git-dir" | "--work-tree" => (Some(Walk::below(&dir, &value())), 2),
             "-c" | "--namespace" | "--config-env" => (None, 2),
@@ -259,6 +283,7 @@ fn git(walk: &mut Walk<'_>, args: &[Text]) {
         places.extend(place);
         rest = rest.get(used..).unwrap_or_default();
     }
+    places.push(dir.clone());
     let Some((Some(command), args)) = rest.split_first() else { return };
     let args: Vec<Text> = args.to_vec();
     let reads_config = command == "config"
@@ -273,7 +298,9 @@ fn git(walk: &mut Walk<'_>, args: &[Text]) {
         "worktree" if matches!(words.operands.first(), Some(Some(verb)) if verb == "add" || verb == "remove") => {
             words.operands.get(1)
         }
-        "config" if words.has(&["system"]) && !reads_config => &Some(Some("/etc/gitconfig".to_owned())),
+        "config" if words.has(&["system"]) && !reads_config => {
+            return walk.writes(&Some("/etc/gitconfig".to_owned()));
+        }
         "config" if words.has(&["global"]) && !reads_config => {
             let home = walk.variable("HOME").map(|home| Walk::below(&home, &Some(".gitconfig".to_owned())));
             return walk.variable("GIT_CONFIG_GLOBAL").or(home).iter().for_each(|path| walk.writes(path));
@@ -306,7 +333,10 @@ fn download(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
     let here = Some(".".to_owned());
     let (options, file, dir) = match name {
         "curl" => (
-            Options { short: "oHdXuAebcmTFKDwx", long: &["output", "output-dir", "header", "data", "request"] },
+            Options {
+                short: "oHdXuAebcmTFKDwx",
+                long: &["output", "output-dir", "header", "data", "request"],
+            },
             ["o", "output"],
             ["output-dir", "output-dir"],
         ),
@@ -330,7 +360,8 @@ fn download(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
 }
 
 fn patch(walk: &mut Walk<'_>, args: &[Text]) {
-    let words = split(args, &Options { short: "dopiFDrBzY", long: &["directory", "output", "input", "strip"] });
+    let words =
+        split(args, &Options { short: "dopiFDrBzY", long: &["directory", "output", "input", "strip"] });
     let here = Some(".".to_owned());
     let base = words.value(&["d", "directory"]).unwrap_or(&here).clone();
     walk.writes(&base);

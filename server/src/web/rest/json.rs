@@ -31,6 +31,7 @@ pub(super) fn card(card: &CardView) -> Value {
         "parent": card.parent,
         "agent": card.agent,
         "hold": card.hold,
+        "waits_for": card.waits_for,
         "labels": card.labels,
         "session": card.session,
         "delivered": card.delivered,
