@@ -60,6 +60,7 @@ fn execute(cli: Cli, criteria: Vec<opkit_domain::objective::Criterion>) -> anyho
             Command::Doctor => machine::doctor(&client, &data).await,
             Command::StopAll => machine::stop_all(&client, &data).await,
             Command::Enable => machine::enable(&client, &data).await,
+            Command::ResumeAll => machine::resume_all(&client).await,
             Command::Context { id } => objective::context(&client, &id).await,
             Command::Objective { command } => objective::run(&client, command, criteria).await,
         }

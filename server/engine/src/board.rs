@@ -383,6 +383,23 @@ impl Engine {
         self.decide(actor, id, Trigger::Resume, Decision::default()).await
     }
 
+    /// Starts again everything that a person or stop-all stopped; gives how many.
+    pub async fn resume_all(&self, actor: &Actor) -> Result<u32> {
+        self.operator(actor)?;
+        let mut resumed = 0;
+        for card in self.needs_you(actor.scope).await? {
+            if card.attention == Some(Attention::Stopped) {
+                match self.resume(actor, card.id).await {
+                    Ok(_) => resumed += 1,
+                    // Somebody else decided it meanwhile.
+                    Err(Error::Refused(_) | Error::Conflict(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(resumed)
+    }
+
     /// Asks for a fresh review.
     pub async fn fresh_review(&self, actor: &Actor, id: ObjectiveId) -> Result<CardView> {
         self.decide(actor, id, Trigger::FreshReview, Decision { passed: Some(false), ..Decision::default() })

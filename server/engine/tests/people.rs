@@ -129,7 +129,11 @@ async fn stop_all_stops_everything_and_only_enable_starts_again() {
     assert_eq!(world.card(waiting).await.status, Status::Queue);
     world.engine.enable(&world.owner).await.unwrap();
     assert_eq!(world.rests(waiting).await.status, Status::Done);
-    world.engine.cancel(&world.owner, ids[0]).await.unwrap();
+    assert_eq!(world.engine.resume_all(&world.owner).await.unwrap(), 2);
+    for id in ids {
+        assert_eq!(world.card(id).await.status, Status::Working);
+        world.engine.cancel(&world.owner, id).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

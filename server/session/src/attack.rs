@@ -21,15 +21,24 @@ use table::{Attack, Goal, Way};
 
 /// What is allowed and known to be: the name of the row and the reason. Everything else that is allowed fails.
 pub const GAPS: &[(&str, &str)] = &[
-    ("chmod", "Landlock does not judge modes; only another owner stops it (os-users mode: the slot's group)."),
+    (
+        "chmod",
+        "Landlock does not judge modes; only another owner stops it (os-users mode: the slot's group).",
+    ),
     ("touch of an old file", "Time stamps are not judged by Landlock."),
     ("utimes", "Time stamps are not judged by Landlock."),
     ("setxattr", "Extended attributes are not judged by Landlock."),
-    ("chown to the own group", "Ownership is not judged by Landlock; it can only be given to groups one has."),
+    (
+        "chown to the own group",
+        "Ownership is not judged by Landlock; it can only be given to groups one has.",
+    ),
     ("stat", "Names and metadata can be asked for, one known path at a time; contents and listings cannot."),
     ("inotify watch", "Watching a known path is not judged: events and names are seen, no content."),
     ("command line of a process", "`/proc` is readable: no secret is ever in a command line."),
-    ("nice of a process", "Priorities of processes of the same user can be lowered. os-users mode: other users."),
+    (
+        "nice of a process",
+        "Priorities of processes of the same user can be lowered. os-users mode: other users.",
+    ),
     ("tcp to this machine", "Network is not restricted: services that listen must ask for credentials."),
     ("abstract names in /proc/net/unix", "Names of sockets can be listed; none can be reached."),
     ("userfaultfd", "Of its own memory only; the kernel's own faults need a privilege."),
@@ -115,7 +124,7 @@ fn row(ground: &mut Ground, number: usize, attack: &Attack) -> anyhow::Result<Ro
     let evidence = ground.evidence(&before, &ran, attack.goal);
     row.kernel = match attack.goal {
         Goal::Own if ran.succeeded() => Kernel::Allowed,
-        Goal::Answer | Goal::Meta if ran.succeeded() => Kernel::Allowed,
+        Goal::Answer if ran.succeeded() => Kernel::Allowed,
         _ if evidence.is_some() => Kernel::Allowed,
         _ => Kernel::Refused,
     };

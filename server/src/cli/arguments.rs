@@ -40,6 +40,8 @@ pub(super) enum Command {
     StopAll,
     /// Let sessions start again after stop-all
     Enable,
+    /// Start again every objective that a person or stop-all stopped
+    ResumeAll,
     /// Print the context document of a session, or of an objective's newest session
     Context {
         /// 42, #42 or a session's id

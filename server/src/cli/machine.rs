@@ -133,6 +133,13 @@ pub(super) async fn stop_all(client: &Client, data: &Path) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
+/// `resume-all`
+pub(super) async fn resume_all(client: &Client) -> anyhow::Result<ExitCode> {
+    let answer = client.call(Method::POST, "/api/v1/resume-all", Some(json!({}))).await?;
+    say(format!("{} stopped objectives start again.", answer["resumed"].as_u64().unwrap_or(0)));
+    Ok(ExitCode::SUCCESS)
+}
+
 /// `enable`
 pub(super) async fn enable(client: &Client, data: &Path) -> anyhow::Result<ExitCode> {
     if let Reached::NoServer = client.try_call(Method::POST, "/control/v1/enable", Some(json!({}))).await? {

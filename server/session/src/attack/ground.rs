@@ -25,8 +25,24 @@ const CANARY: &str = "opkit-canary-7f3a";
 
 /// The product's list (`server/engine/src/session_manager/spec.rs`); keep both alike.
 const SYSTEM_READS: &[&str] = &[
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/proc",
-    "/sys/devices/system/cpu", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
     "/run/systemd/resolve",
 ];
 
@@ -46,7 +62,10 @@ impl Ran {
 
     /// What the agent would see: the last line that says something, or how it ended.
     pub(super) fn last_line(&self) -> String {
-        let line = self.output.lines().rev().find(|line| !line.trim().is_empty());
+        let refusals = ["ermission denied", "not permitted", "EACCES", "EPERM"];
+        let lines = || self.output.lines().rev().filter(|line| !line.trim().is_empty());
+        let refusal = lines().find(|line| refusals.iter().any(|refusal| line.contains(refusal)));
+        let line = refusal.or_else(|| lines().next());
         match (line, self.status) {
             (_, None) => "ended by the time limit".to_owned(),
             (line, Some(status)) => match (status.signal(), status.code(), line) {
@@ -121,18 +140,31 @@ impl Ground {
             if let Some(identity) = &identity {
                 command.uid(identity.uid).gid(identity.gid);
             }
-            command.current_dir(root.join("open")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+                .current_dir(root.join("open"))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             command.env_clear().env("PATH", path_variable()).env("SECRET", CANARY);
             command.spawn()
         };
         let target = user(Command::new("/bin/sleep").arg("900"))?;
         let server = ["-f", "/dev/null", "-S"];
         let mut tmux = Command::new("tmux");
-        tmux.args(server).arg(root.join("run/tmux")).args(["-D", "new-session", "-d"]);
+        tmux.args(server).arg(root.join("run/tmux")).arg("-D");
         let tmux = user(&mut tmux).ok();
         let tcp = TcpListener::bind("127.0.0.1:0")?;
-        let ground =
-            Ground { root: root.to_owned(), identity, proof: None, doors, datagrams, tcp, target, tmux, leak };
+        let ground = Ground {
+            root: root.to_owned(),
+            identity,
+            proof: None,
+            doors,
+            datagrams,
+            tcp,
+            target,
+            tmux,
+            leak,
+        };
         for name in DOORS.iter().chain(&["notify"]) {
             fs::set_permissions(root.join("run").join(name), Permissions::from_mode(0o777))?;
         }
@@ -176,8 +208,8 @@ impl Ground {
             ("{WORK41}", at("work/41")),
             ("{MIRROR}", at("mirrors/1.git")),
             ("{RUN}", at("run")),
-            ("{SESSION}", at("sessions").join(OTHER).display().to_string()),
-            ("{REVIEW}", at("review").join(OTHER).display().to_string()),
+            ("{SESSION}", at(&format!("sessions/{OTHER}"))),
+            ("{REVIEW}", at(&format!("review/{OTHER}"))),
             ("{POLICY}", at("policy/own")),
             ("{BIN}", at("bin/build")),
             ("{PID}", self.target.id().to_string()),
@@ -192,7 +224,9 @@ impl Ground {
 
     /// Real names back to short ones, for people.
     pub(super) fn shorten(&self, text: &str) -> String {
+        let text = text.replace(&format!("{}-far", self.tag()), "MARKER");
         let text = text.replace(&self.root.display().to_string(), "DATA").replace(&self.tag(), "TAG");
+        let text = text.replace(OTHER, "UUID");
         let text = text.replace(&self.target.id().to_string(), "PID");
         text.chars().take(140).collect()
     }
@@ -208,7 +242,11 @@ impl Ground {
     }
 
     pub(super) fn policy(&self) -> GuardPolicy {
-        GuardPolicy { worktree: self.own(0), write: self.writable(), tools: vec!["Bash".into(), "Write".into()] }
+        GuardPolicy {
+            worktree: self.own(0),
+            write: self.writable(),
+            tools: vec!["Bash".into(), "Write".into()],
+        }
     }
 
     fn own(&self, which: usize) -> PathBuf {
@@ -228,7 +266,11 @@ impl Ground {
             write: self.writable(),
             read: Some(read),
             block_unix_sockets: true,
-            prove_no_write: vec![self.at("proof"), self.at("mirrors/1.git/proof"), "/tmp/opkit-proof-x".into()],
+            prove_no_write: vec![
+                self.at("proof"),
+                self.at("mirrors/1.git/proof"),
+                "/tmp/opkit-proof-x".into(),
+            ],
             prove_no_read: vec![self.at("db/opkit.db"), self.at("review")],
             prove_no_connect: vec![self.at("run/control.sock")],
         }
@@ -325,10 +367,18 @@ impl Ground {
 
     /// Markers outside the ground.
     fn far_markers(&self) -> Vec<PathBuf> {
-        let mut dirs: Vec<PathBuf> =
-            ["/tmp", "/var/tmp", "/dev/shm", "/etc", "/usr/local/bin", "/run", "/var/spool/cron/crontabs", "/opt"]
-                .map(PathBuf::from)
-                .to_vec();
+        let mut dirs: Vec<PathBuf> = [
+            "/tmp",
+            "/var/tmp",
+            "/dev/shm",
+            "/etc",
+            "/usr/local/bin",
+            "/run",
+            "/var/spool/cron/crontabs",
+            "/opt",
+        ]
+        .map(PathBuf::from)
+        .to_vec();
         dirs.extend(std::env::var_os("HOME").map(PathBuf::from));
         let tag = format!("{}-far", self.tag());
         dirs.into_iter().map(|dir| dir.join(&tag)).collect()
@@ -400,8 +450,21 @@ fn identity() -> Option<Identity> {
 fn lay_out(root: &Path, program: &Path) -> anyhow::Result<()> {
     let at = |path: &str| root.join(path);
     let dirs = [
-        "bin/build", "bin/hooks", "db", "keys", "run", "audit", "door", "policy/own", "mirrors", "open/dir",
-        "second", "home/other/.ssh", "work/41/memory", "work/41/scratch", "work/41/state/work",
+        "bin/build",
+        "bin/hooks",
+        "db",
+        "keys",
+        "run",
+        "audit",
+        "door",
+        "policy/own",
+        "mirrors",
+        "open/dir",
+        "second",
+        "home/other/.ssh",
+        "work/41/memory",
+        "work/41/scratch",
+        "work/41/state/work",
     ];
     let own = OWN.iter().map(|name| at("work/42").join(name));
     let others = ["sessions", "review"].map(|dir| at(dir).join(OTHER));
@@ -412,9 +475,18 @@ fn lay_out(root: &Path, program: &Path) -> anyhow::Result<()> {
     fs::copy(program, at("bin/build/opkit-session"))?;
     fs::copy(program, at("bin/build/setuid-copy"))?;
     let secrets = [
-        "db/opkit.db", "keys/anthropic", "audit/log", "open/there", "open/leak", "home/other/.profile",
-        "home/other/.ssh/id", "work/41/memory/NOTES.md", "work/41/scratch/x", "work/41/state/work/token",
-        "DISABLED", "open/meta",
+        "db/opkit.db",
+        "keys/anthropic",
+        "audit/log",
+        "open/there",
+        "open/leak",
+        "home/other/.profile",
+        "home/other/.ssh/id",
+        "work/41/memory/NOTES.md",
+        "work/41/scratch/x",
+        "work/41/state/work/token",
+        "DISABLED",
+        "open/meta",
     ];
     secrets.iter().try_for_each(|name| fs::write(at(name), format!("{CANARY}\n")))?;
     let session = at("sessions").join(OTHER);
@@ -472,7 +544,10 @@ fn open_to_all(root: &Path, identity: Option<&Identity>) -> anyhow::Result<()> {
         if meta.is_symlink() {
             continue;
         }
-        fs::set_permissions(&path, Permissions::from_mode(meta.mode() | 0o666 | if meta.is_dir() { 0o111 } else { 0 }))?;
+        fs::set_permissions(
+            &path,
+            Permissions::from_mode(meta.mode() | 0o666 | if meta.is_dir() { 0o111 } else { 0 }),
+        )?;
         if meta.is_dir() {
             for entry in fs::read_dir(&path)? {
                 left.push(entry?.path());

@@ -239,7 +239,9 @@ fn sockets(name: &str, arg: &str) -> Option<io::Result<()>> {
             call(libc::SYS_socket, &[family, libc::SOCK_STREAM as usize, 0]).map(drop)
         }
         "io_uring" => call(libc::SYS_io_uring_setup, &[4, at(&[0_u64; 15])]).map(drop),
-        "vsock" => call(libc::SYS_socket, &[libc::AF_VSOCK as usize, libc::SOCK_STREAM as usize, 0]).map(drop),
+        "vsock" => {
+            call(libc::SYS_socket, &[libc::AF_VSOCK as usize, libc::SOCK_STREAM as usize, 0]).map(drop)
+        }
         "packet" => call(libc::SYS_socket, &[libc::AF_PACKET as usize, libc::SOCK_RAW as usize, 0]).map(drop),
         "tcp" => TcpStream::connect(arg).map(drop),
         "listen" => std::net::TcpListener::bind("127.0.0.1:0").map(drop),
@@ -287,14 +289,14 @@ fn rights(name: &str, arg: &str) -> Option<io::Result<()>> {
             fs::write(format!("{arg}/m"), "x")
         }
         "mount" => bind_mount(arg),
-        "umount" => simple(libc::SYS_umount2, &[text("/proc").as_ptr() as usize, 0]),
+        "umount" => simple(libc::SYS_umount2, &[at(b"/proc\0"), 0]),
         "new mount call" => simple(libc::SYS_fsopen, &[at(b"tmpfs\0"), 0]),
         "open_tree" => simple(libc::SYS_open_tree, &[HERE, at(b"/\0"), 1]),
         "pivot_root" => simple(libc::SYS_pivot_root, &[at(b".\0"), at(b".\0")]),
         "chroot" => simple(libc::SYS_chroot, &[at(b".\0")]),
         "userfaultfd" => simple(libc::SYS_userfaultfd, &[0]),
-        "bpf" => simple(libc::SYS_bpf, &[0, at(&[0_u64; 16]), 128]),
-        "perf" => simple(libc::SYS_perf_event_open, &[at(&[0x80_0000_0000_u64; 16]), 1, 0, usize::MAX, 0]),
+        "bpf" => simple(libc::SYS_bpf, &[0, at(&[2_u32, 4, 4, 1, 0, 0, 0, 0]), 32]),
+        "perf" => perf(),
         "load a module" => simple(libc::SYS_init_module, &[at(b"x"), 1, at(b"\0")]),
         "host name" => simple(libc::SYS_sethostname, &[at(b"x"), 1]),
         "clock" => simple(libc::SYS_clock_settime, &[0, at(&[0_i64; 2])]),
@@ -307,8 +309,8 @@ fn rights(name: &str, arg: &str) -> Option<io::Result<()>> {
             simple(libc::SYS_capset, &[at(&[0x2008_0522_u32, 0]), at(&all)])
         }
         "no_new_privs off" => simple(libc::SYS_prctl, &[libc::PR_SET_NO_NEW_PRIVS as usize, 0, 0, 0, 0]),
+        "own limit" => simple(libc::SYS_prlimit64, &[0, libc::RLIMIT_NOFILE as usize, at(&[64_u64, 64]), 0]),
         "core file" => limit(libc::RLIMIT_CORE as usize),
-        "raise a limit" => limit(libc::RLIMIT_MEMLOCK as usize),
         "setuid program" => {
             let status = Command::new(arg).args(["attack", "--inside", "am I root"]).status();
             status.and_then(|status| if status.success() { Ok(()) } else { Err(no("no new user")) })
@@ -319,6 +321,13 @@ fn rights(name: &str, arg: &str) -> Option<io::Result<()>> {
         "another seccomp filter" => seccomp_layer(arg),
         _ => return None,
     })
+}
+
+/// A software clock of every process on one processor.
+fn perf() -> io::Result<()> {
+    let mut event = [0_u64; 16];
+    event[0] = 1 | 128 << 32;
+    call(libc::SYS_perf_event_open, &[at(&event), usize::MAX, 0, usize::MAX, 0]).map(drop)
 }
 
 fn no(text: &str) -> io::Error {

@@ -89,11 +89,12 @@ impl Report {
     pub fn to_table(&self) -> String {
         let count = |what: &dyn Fn(&Row) -> bool| self.rows.iter().filter(|row| what(row)).count();
         let mut text = format!(
-            "{} attacks: {} refused, {} allowed as stated gaps, {} markers outside; {} of {} own rights work; \
+            "{} attacks: {} refused, {} allowed as stated gaps, {} allowed otherwise, {} markers outside; {} of {} own rights work; \
              {} rows skipped. Landlock ABI {}, seccomp {}.\n\n",
             self.attacks(),
             count(&|row| !row.own && row.kernel == Kernel::Refused),
-            count(&|row| !row.own && row.kernel == Kernel::Allowed),
+            count(&|row| !row.own && row.kernel == Kernel::Allowed && row.gap.is_some()),
+            count(&|row| !row.own && row.kernel == Kernel::Allowed && row.gap.is_none()),
             count(&|row| row.marker.is_some()),
             count(&|row| row.own && row.kernel == Kernel::Allowed),
             count(&|row| row.own && row.kernel != Kernel::Skipped),
@@ -113,7 +114,8 @@ impl Report {
                 (Kernel::Allowed, false) if row.gap.is_some() => "allowed (gap)",
                 (Kernel::Allowed, false) => "**ALLOWED**",
             };
-            let marker = row.marker.as_deref().map_or("none".to_owned(), |what| format!("**{}**", cell(what)));
+            let marker =
+                row.marker.as_deref().map_or("none".to_owned(), |what| format!("**{}**", cell(what)));
             let message = if row.own { String::new() } else { cell(&row.message) };
             let _ = writeln!(
                 text,

@@ -33,7 +33,9 @@ pub(super) struct Wall {
 /// Puts up what `spec` asks for, completely or not at all.
 pub(super) fn put_up(spec: &WallSpec) -> anyhow::Result<Wall> {
     if spec.block_unix_sockets {
-        seccompiler::apply_filter(&socket_filter()?).context("the socket filter cannot be put up")?;
+        seccompiler::apply_filter(&filter(true)?).context("the socket filter cannot be put up")?;
+    } else if spec.mode == WallMode::Enforced && this_machine().is_ok() {
+        seccompiler::apply_filter(&filter(false)?).context("the filter cannot be put up")?;
     }
     let landlock_abi = match spec.mode {
         WallMode::Enforced => restrict_files(spec)?,
@@ -70,16 +72,37 @@ fn restrict_files(spec: &WallSpec) -> anyhow::Result<u32> {
     Ok(abi)
 }
 
-/// `socket(AF_UNIX)` and `io_uring_setup` answer EPERM; `socketpair` stays. seccompiler kills the process on a
-/// foreign architecture. On x86-64 the x32 numbers of the same calls are refused as well.
-fn socket_filter() -> anyhow::Result<BpfProgram> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH).context("no socket filter for this machine")?;
-    let unix = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?;
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+fn this_machine() -> anyhow::Result<TargetArch> {
+    TargetArch::try_from(std::env::consts::ARCH).context("no system call filter for this machine")
+}
+
+/// What Landlock does not judge, answered with EPERM: limits of another process, and with `sockets` the ways to
+/// a socket with a path. seccompiler kills the process on a foreign architecture. On x86-64 the x32 numbers of
+/// the same calls are refused as well.
+fn filter(sockets: bool) -> anyhow::Result<BpfProgram> {
+    use SeccompCmpArgLen::{Dword, Qword};
+    use SeccompCmpOp::{Eq, MaskedEq, Ne};
+    let arg = SeccompCondition::new;
+    let arch = this_machine()?;
+    // Reading stays: the new limits are null then.
+    let mut refused = vec![(libc::SYS_prlimit64, vec![vec![arg(0, Dword, Ne, 0)?, arg(2, Qword, Ne, 0)?]])];
+    if sockets {
+        let unix = || arg(0, Dword, Eq, libc::AF_UNIX as u64);
+        // Stream pairs stay: they are connected for good. A datagram pair can be sent to any path; SOCK_RAW is
+        // the same under another name. The low four bits are the type.
+        let pair =
+            |kind: i32| Ok::<_, anyhow::Error>(vec![unix()?, arg(1, Dword, MaskedEq(0xf), kind as u64)?]);
+        refused.push((libc::SYS_socket, vec![vec![unix()?]]));
+        refused.push((libc::SYS_socketpair, vec![pair(libc::SOCK_DGRAM)?, pair(libc::SOCK_RAW)?]));
+        refused.push((libc::SYS_io_uring_setup, vec![]));
+    }
     let bits: &[i64] = if arch == TargetArch::x86_64 { &[0, 0x4000_0000] } else { &[0] };
-    for bit in bits {
-        rules.insert(libc::SYS_socket | bit, vec![SeccompRule::new(vec![unix.clone()])?]);
-        rules.insert(libc::SYS_io_uring_setup | bit, Vec::new());
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for (call, conditions) in refused {
+        for bit in bits {
+            let each = conditions.iter().cloned().map(SeccompRule::new);
+            rules.insert(call | bit, each.collect::<Result<_, _>>()?);
+        }
     }
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?;

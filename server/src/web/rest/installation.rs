@@ -18,6 +18,7 @@ pub(super) fn routes() -> Vec<Route> {
         route(Method::POST, "/api/v1/repos", &[], add_repo),
         route(Method::GET, "/api/v1/accounts", &[], accounts),
         route(Method::POST, "/api/v1/stop-all", &[], stop_all),
+        route(Method::POST, "/api/v1/resume-all", &[], resume_all),
     ]
 }
 
@@ -47,4 +48,13 @@ async fn stop_all(
 ) -> Result<Json<Value>, Problem> {
     let stopped = door.engine().stop_all(&actor).await?;
     Ok(Json(json!({"stopped": stopped})))
+}
+
+async fn resume_all(
+    State(door): State<Door>,
+    Who(actor): Who,
+    Input(_): Input<Nothing>,
+) -> Result<Json<Value>, Problem> {
+    let resumed = door.engine().resume_all(&actor).await?;
+    Ok(Json(json!({"resumed": resumed})))
 }
