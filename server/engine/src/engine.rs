@@ -159,13 +159,16 @@ struct Inner {
 impl Engine {
     /// Opens a data directory: lock, layout, programs, user, database. Refusals say what to do.
     pub async fn open(config: Config) -> Result<Engine> {
-        let dirs = DataDir::open(&config.data)?;
+        // Whatever can be refused is refused before anything is made.
         let git = Git::find()?;
-        let tmux = Tmux::find(&dirs)?;
         let identity = data_dir::agent_identity()?;
         if let Some(identity) = &identity {
-            data_dir::passable(&dirs.root, identity)?;
+            // The directory itself gets its mode from us.
+            let path = std::path::absolute(&config.data)?;
+            data_dir::passable(path.parent().unwrap_or(&path), identity)?;
         }
+        let dirs = DataDir::open(&config.data)?;
+        let tmux = Tmux::find(&dirs)?;
         let runner = crate::install::runner(&dirs, &config.session_binary)?;
         let store = Store::open(&dirs.database()).await?;
         store.ensure_accounts().await?;

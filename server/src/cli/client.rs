@@ -134,7 +134,8 @@ impl Client {
 fn no_connection(error: &std::io::Error, socket: &Path) -> anyhow::Result<()> {
     use std::io::ErrorKind;
     let kind = error.kind();
-    if matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused) {
+    // A path too long for a socket is refused as invalid input: no server can listen there either.
+    if matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::InvalidInput) {
         return Ok(());
     }
     if kind == ErrorKind::PermissionDenied {

@@ -112,6 +112,10 @@ impl<T: DeserializeOwned> FromRequest<Door> for Input<T> {
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // A list would fill the fields by position.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(Problem::bad("The body is not right: send one JSON object."));
+    }
     serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("The body is not right: {error}.")))
 }
 
