@@ -4,6 +4,8 @@
 #![allow(unreachable_pub)]
 
 pub mod api;
+#[cfg(feature = "ssr")]
+mod diff_html;
 pub mod format;
 mod live;
 #[cfg(feature = "ssr")]
@@ -20,6 +22,15 @@ use leptos_router::{SsrMode, path};
 
 use ui::frame::Frame;
 use ui::icons::IconSheet;
+
+/// Server and browser draw the same tree only when both erase; `.cargo/config.toml` says so for every target.
+#[allow(unexpected_cfgs)]
+mod erased {
+    #[cfg(not(erase_components))]
+    compile_error!(
+        "build with `--cfg erase_components`: RUSTFLAGS in the environment replaces .cargo/config.toml"
+    );
+}
 
 /// Who asks, put into context by the server for every request; `None` = nobody is logged in.
 #[cfg(feature = "ssr")]

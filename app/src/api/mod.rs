@@ -1,32 +1,11 @@
 //! Server functions: the doors between the pages and the engine. Thin; rules and rights are checked inside.
 
+pub mod answer;
 pub mod board;
 pub mod objective;
 pub mod places;
 
-use leptos::prelude::ServerFnError;
-
-/// What a person reads when nobody is logged in.
-pub const LOG_IN: &str = "Log in first.";
-
-/// The sentence of a failed call, for people.
-pub fn says(error: &ServerFnError) -> String {
-    match error {
-        ServerFnError::ServerError(text) => text.clone(),
-        ServerFnError::Request(_) => "The server did not answer. Check the connection and try again.".into(),
-        ServerFnError::Registration(_)
-        | ServerFnError::MiddlewareError(_)
-        | ServerFnError::Deserialization(_)
-        | ServerFnError::Serialization(_)
-        | ServerFnError::Args(_)
-        | ServerFnError::MissingArg(_)
-        | ServerFnError::Response(_) => {
-            "The server and this page do not understand each other. Reload the page.".into()
-        }
-        #[allow(deprecated)]
-        ServerFnError::WrappedServerError(_) => "The server refused it.".into(),
-    }
-}
+pub use answer::{Answer, Refusal, Told, Why};
 
 #[cfg(feature = "ssr")]
 pub(crate) mod door {
@@ -35,36 +14,47 @@ pub(crate) mod door {
     use leptos::prelude::{ServerFnError, use_context};
     use opkit_domain::access::Actor;
     use opkit_engine::{Engine, Error};
+    use serde::Serialize;
 
-    /// The engine.
-    pub(crate) fn engine() -> Result<Engine, ServerFnError> {
-        use_context::<Engine>().ok_or_else(|| ServerFnError::new("The server is starting. Try again."))
+    use super::{Answer, Refusal, Why};
+
+    impl From<Error> for Refusal {
+        fn from(error: Error) -> Refusal {
+            let why = match &error {
+                Error::NotFound(_) => Why::NotFound,
+                Error::Conflict(_) => Why::Conflict,
+                Error::Refused(_) | Error::BadInput(_) | Error::Forbidden(_) => Why::Refused,
+                Error::Internal(source) => {
+                    tracing::error!(error = format!("{source:#}"), "a page's call failed");
+                    return Refusal::new(
+                        Why::Failed,
+                        "Something failed inside the server. Its log says what.",
+                    );
+                }
+            };
+            Refusal::new(why, error.to_string())
+        }
     }
 
-    /// Who asks.
-    pub(crate) fn actor() -> Result<Actor, ServerFnError> {
-        use_context::<crate::Caller>()
+    /// The engine, and who asks.
+    pub(crate) fn open() -> Result<(Engine, Actor), Refusal> {
+        let engine = use_context::<Engine>()
+            .ok_or_else(|| Refusal::new(Why::Failed, "The server is starting. Try again."))?;
+        let actor = use_context::<crate::Caller>()
             .and_then(|caller| caller.0)
-            .ok_or_else(|| ServerFnError::new(super::LOG_IN))
+            .ok_or_else(|| Refusal::new(Why::LoggedOut, "Log in first."))?;
+        Ok((engine, actor))
     }
 
-    /// Both.
-    pub(crate) fn open() -> Result<(Engine, Actor), ServerFnError> {
-        Ok((engine()?, actor()?))
-    }
-
-    /// Turns the engine's answer into the page's.
-    pub(crate) fn told<T>(answer: opkit_engine::Result<T>) -> Result<T, ServerFnError> {
-        answer.map_err(|error| match error {
-            Error::NotFound(_)
-            | Error::Refused(_)
-            | Error::Conflict(_)
-            | Error::BadInput(_)
-            | Error::Forbidden(_) => ServerFnError::new(error.to_string()),
-            Error::Internal(source) => {
-                tracing::error!(error = format!("{source:#}"), "a page's call failed");
-                ServerFnError::new("Something failed inside the server. Its log says what.")
-            }
-        })
+    /// What the page gets. A refusal is an answer; only a fault is an error of the request.
+    pub(crate) fn told<T: Serialize>(outcome: Result<T, Refusal>) -> Result<Answer, ServerFnError> {
+        match outcome {
+            Ok(view) => match postcard::to_allocvec(&view) {
+                Ok(bytes) => Ok(Answer::View(bytes)),
+                Err(error) => Err(ServerFnError::new(error.to_string())),
+            },
+            Err(refusal) if refusal.why == Why::Failed => Err(ServerFnError::new(refusal.text)),
+            Err(refusal) => Ok(Answer::Refused(refusal)),
+        }
     }
 }

@@ -4,8 +4,11 @@ use leptos::prelude::*;
 use leptos::server_fn::codec::Json;
 use opkit_domain::ids::{ObjectiveId, SessionId};
 use opkit_domain::objective::Integration;
-use opkit_domain::view::{DiffView, EditObjective, NewObjective, ObjectiveView};
+use opkit_domain::view::{EditObjective, NewObjective, ObjectiveView};
 use serde::{Deserialize, Serialize};
+
+use super::answer::opened;
+use super::{Answer, Refusal, Told};
 
 /// An objective's page: its texts are HTML made from Markdown on the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,97 +64,159 @@ pub enum Act {
     Hold(bool),
     /// Take the branch.
     Integrate(Integration),
-    /// Tell the agent something.
+    /// Tell the next session something.
     Message {
         /// The text.
         text: String,
     },
 }
 
-/// The page.
-#[server(input = Json)]
-pub async fn objective(id: ObjectiveId) -> Result<ObjectivePage, ServerFnError> {
-    let (engine, actor) = super::door::open()?;
-    let mut view = super::door::told(engine.objective(actor.scope, id).await)?;
-    let brief_html = crate::markdown::html(&std::mem::take(&mut view.brief));
-    let artifact_html = view.artifact.take().map(|text| crate::markdown::html(&text));
-    let notes_html = view.notes.take().map(|text| crate::markdown::html(&text));
-    Ok(ObjectivePage { view, brief_html, artifact_html, notes_html })
+/// The page: an [`ObjectivePage`].
+#[server(input = Json, output = Told)]
+pub async fn read_objective(id: ObjectiveId) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::page(id).await)
 }
 
-/// The objective as it is written, for the editor.
-#[server(input = Json)]
-pub async fn objective_source(id: ObjectiveId) -> Result<ObjectiveView, ServerFnError> {
-    let (engine, actor) = super::door::open()?;
-    let mut view = super::door::told(engine.objective(actor.scope, id).await)?;
-    view.artifact = None;
-    view.notes = None;
-    view.reviews.clear();
-    view.sessions.clear();
-    view.events.clear();
-    Ok(view)
+/// The objective as it is written, for the editor: an `ObjectiveView`.
+#[server(input = Json, output = Told)]
+pub async fn read_source(id: ObjectiveId) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::source(id).await)
 }
 
-/// The diff, bounded.
-#[server(input = Json)]
-pub async fn diff(id: ObjectiveId) -> Result<DiffView, ServerFnError> {
-    let (engine, actor) = super::door::open()?;
-    super::door::told(engine.diff(actor.scope, id).await)
+/// The diff, bounded, as HTML.
+#[server(input = Json, output = Told)]
+pub async fn read_diff(id: ObjectiveId) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::diff(id).await)
 }
 
-/// The context document of a session.
-#[server(input = Json)]
-pub async fn context_text(session: SessionId) -> Result<String, ServerFnError> {
-    let (engine, actor) = super::door::open()?;
-    super::door::told(engine.context(actor.scope, &session).await)
+/// The context document of a session, as text.
+#[server(input = Json, output = Told)]
+pub async fn read_context(session: SessionId) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::context(session).await)
 }
 
 /// Does what a person decided and says what happened.
-#[server(input = Json)]
-pub async fn decide(id: ObjectiveId, act: Act) -> Result<String, ServerFnError> {
-    use super::door::told;
-    use opkit_domain::objective::Status;
-    let (engine, actor) = super::door::open()?;
-    let card = match act {
-        Act::Approve { integrate, reason } => told(engine.approve(&actor, id, integrate, reason).await)?,
-        Act::Reject { findings } => told(engine.reject(&actor, id, findings).await)?,
-        Act::Answer { text } => told(engine.answer(&actor, id, text).await)?,
-        Act::Resume => told(engine.resume(&actor, id).await)?,
-        Act::FreshReview => told(engine.fresh_review(&actor, id).await)?,
-        Act::Reopen { reason } => told(engine.reopen(&actor, id, reason).await)?,
-        Act::Cancel => told(engine.cancel(&actor, id).await)?,
-        Act::Restore => told(engine.restore(&actor, id).await)?,
-        Act::SkipPlanning => return Ok(told(engine.move_to(&actor, id, Status::Queue, None).await)?.message),
-        Act::StartNext => return Ok(told(engine.move_to(&actor, id, Status::Working, None).await)?.message),
-        Act::Hold(hold) => {
-            let change = EditObjective { hold: Some(hold), ..EditObjective::default() };
-            told(engine.edit(&actor, id, change).await)?;
-            return Ok(if hold {
-                format!("#{id} is on hold.")
-            } else {
-                format!("#{id} is no longer on hold.")
-            });
-        }
-        Act::Integrate(how) => return told(engine.integrate(&actor, id, how).await),
-        Act::Message { text } => {
-            told(engine.message(&actor, id, text).await)?;
-            return Ok("Sent. The agent reads it at its next turn.".into());
-        }
-    };
-    Ok(format!("#{id} is in {} now.", card.status.label()))
+#[server(input = Json, output = Told)]
+pub async fn send_act(id: ObjectiveId, act: Act) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::act(id, act).await)
 }
 
 /// Creates an objective and gives its number.
-#[server(input = Json)]
-pub async fn create_objective(new: NewObjective, key: Option<String>) -> Result<ObjectiveId, ServerFnError> {
-    let (engine, actor) = super::door::open()?;
-    Ok(super::door::told(engine.create(&actor, new, key.as_deref()).await)?.id)
+#[server(input = Json, output = Told)]
+pub async fn send_new(new: NewObjective, key: Option<String>) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::create(new, key).await)
 }
 
 /// Changes an objective.
-#[server(input = Json)]
-pub async fn save_objective(id: ObjectiveId, edit: EditObjective) -> Result<(), ServerFnError> {
-    let (engine, actor) = super::door::open()?;
-    super::door::told(engine.edit(&actor, id, edit).await)?;
-    Ok(())
+#[server(input = Json, output = Told)]
+pub async fn send_edit(id: ObjectiveId, edit: EditObjective) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::edit(id, edit).await)
+}
+
+/// The page.
+pub async fn objective(id: ObjectiveId) -> Result<ObjectivePage, Refusal> {
+    opened(read_objective(id).await)
+}
+
+/// The objective as it is written.
+pub async fn objective_source(id: ObjectiveId) -> Result<ObjectiveView, Refusal> {
+    opened(read_source(id).await)
+}
+
+/// Does what a person decided and says what happened.
+pub async fn decide(id: ObjectiveId, act: Act) -> Result<String, Refusal> {
+    opened(send_act(id, act).await)
+}
+
+/// Creates an objective and gives its number.
+pub async fn create_objective(new: NewObjective, key: Option<String>) -> Result<ObjectiveId, Refusal> {
+    opened(send_new(new, key).await)
+}
+
+/// Changes an objective.
+pub async fn save_objective(id: ObjectiveId, edit: EditObjective) -> Result<(), Refusal> {
+    opened(send_edit(id, edit).await)
+}
+
+#[cfg(feature = "ssr")]
+mod serve {
+    //! The engine's side.
+
+    use opkit_domain::ids::{ObjectiveId, SessionId};
+    use opkit_domain::objective::Status;
+    use opkit_domain::view::{EditObjective, NewObjective, ObjectiveView};
+
+    use super::{Act, ObjectivePage};
+    use crate::api::Refusal;
+    use crate::api::door::open;
+    use crate::markdown;
+
+    pub(super) async fn page(id: ObjectiveId) -> Result<ObjectivePage, Refusal> {
+        let (engine, actor) = open()?;
+        let mut view = engine.objective(actor.scope, id).await?;
+        let brief_html = markdown::html(&std::mem::take(&mut view.brief));
+        let artifact_html = view.artifact.take().map(|text| markdown::html(&text));
+        let notes_html = view.notes.take().map(|text| markdown::html(&text));
+        Ok(ObjectivePage { view, brief_html, artifact_html, notes_html })
+    }
+
+    pub(super) async fn source(id: ObjectiveId) -> Result<ObjectiveView, Refusal> {
+        let (engine, actor) = open()?;
+        let mut view = engine.objective(actor.scope, id).await?;
+        view.artifact = None;
+        view.notes = None;
+        view.reviews.clear();
+        view.sessions.clear();
+        view.events.clear();
+        Ok(view)
+    }
+
+    pub(super) async fn diff(id: ObjectiveId) -> Result<String, Refusal> {
+        let (engine, actor) = open()?;
+        Ok(crate::diff_html::html(&engine.diff(actor.scope, id).await?))
+    }
+
+    pub(super) async fn context(session: SessionId) -> Result<String, Refusal> {
+        let (engine, actor) = open()?;
+        Ok(engine.context(actor.scope, &session).await?)
+    }
+
+    pub(super) async fn act(id: ObjectiveId, act: Act) -> Result<String, Refusal> {
+        let (engine, actor) = open()?;
+        let card = match act {
+            Act::Approve { integrate, reason } => engine.approve(&actor, id, integrate, reason).await?,
+            Act::Reject { findings } => engine.reject(&actor, id, findings).await?,
+            Act::Answer { text } => engine.answer(&actor, id, text).await?,
+            Act::Resume => engine.resume(&actor, id).await?,
+            Act::FreshReview => engine.fresh_review(&actor, id).await?,
+            Act::Reopen { reason } => engine.reopen(&actor, id, reason).await?,
+            Act::Cancel => engine.cancel(&actor, id).await?,
+            Act::Restore => engine.restore(&actor, id).await?,
+            Act::SkipPlanning => return Ok(engine.move_to(&actor, id, Status::Queue, None).await?.message),
+            Act::StartNext => return Ok(engine.move_to(&actor, id, Status::Working, None).await?.message),
+            Act::Hold(hold) => {
+                let change = EditObjective { hold: Some(hold), ..EditObjective::default() };
+                engine.edit(&actor, id, change).await?;
+                let how = if hold { "on hold" } else { "no longer on hold" };
+                return Ok(format!("#{id} is {how}."));
+            }
+            Act::Integrate(how) => return Ok(engine.integrate(&actor, id, how).await?),
+            Act::Message { text } => {
+                engine.message(&actor, id, text).await?;
+                return Ok("Sent. The objective's next session reads it.".into());
+            }
+        };
+        Ok(format!("#{id} is in {} now.", card.status.label()))
+    }
+
+    pub(super) async fn create(new: NewObjective, key: Option<String>) -> Result<ObjectiveId, Refusal> {
+        let (engine, actor) = open()?;
+        Ok(engine.create(&actor, new, key.as_deref()).await?.id)
+    }
+
+    pub(super) async fn edit(id: ObjectiveId, edit: EditObjective) -> Result<(), Refusal> {
+        let (engine, actor) = open()?;
+        engine.edit(&actor, id, edit).await?;
+        Ok(())
+    }
 }

@@ -4,27 +4,20 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use opkit_domain::view::AccountView;
 
-use crate::api::places::accounts;
+use crate::api::places::read_accounts;
+use crate::ui::data::{load_once, shown};
 use crate::ui::icons::drawn;
-use crate::ui::parts::failed;
 
 /// `/accounts`.
 #[component]
 pub(crate) fn Accounts() -> impl IntoView {
-    let data = Resource::new_blocking(|| (), |()| accounts());
+    let data = load_once(read_accounts);
     view! {
         <Title text="Accounts" />
         <div class="page page-mid">
             <h1 class="page-h1 page-head">"Accounts"</h1>
             <p class="ink2">"Sessions run on accounts. Each takes a few at a time; one that hits a limit pauses by itself."</p>
-            <Transition fallback=|| view! { <div class="skeleton"></div> }>
-                {move || Suspend::new(async move {
-                    match data.await {
-                        Ok(accounts) => table(&accounts),
-                        Err(error) => failed("The accounts could not be read", &error),
-                    }
-                })}
-            </Transition>
+            {shown(data, "The accounts could not be read", |accounts: Vec<AccountView>| table(&accounts))}
         </div>
     }
 }

@@ -5,16 +5,16 @@ use leptos_meta::Title;
 use opkit_domain::view::HealthView;
 
 use super::accounts;
-use crate::api::places::health;
+use crate::api::places::read_health;
 use crate::format;
 use crate::ui::clock::{age, use_clock};
+use crate::ui::data::{load_once, shown};
 use crate::ui::icons::{drawn, icon14};
-use crate::ui::parts::failed;
 
 /// `/health`.
 #[component]
 pub(crate) fn Health() -> impl IntoView {
-    let data = Resource::new_blocking(|| (), |()| health());
+    let data = load_once(read_health);
     let clock = use_clock();
     view! {
         <Title text="Health" />
@@ -27,17 +27,10 @@ pub(crate) fn Health() -> impl IntoView {
                     "Look again"
                 </button>
             </div>
-            <Transition fallback=|| view! { <div class="skeleton"></div> }>
-                {move || Suspend::new(async move {
-                    match data.await {
-                        Ok(view) => {
-                            clock.seed(view.now);
-                            content(&view)
-                        }
-                        Err(error) => failed("Health could not be read", &error),
-                    }
-                })}
-            </Transition>
+            {shown(data, "Health could not be read", move |view: HealthView| {
+                clock.seed(view.now);
+                content(&view)
+            })}
         </div>
     }
 }

@@ -3,6 +3,8 @@
 use leptos::prelude::*;
 use leptos_meta::Title;
 
+use crate::api::board::FrameView;
+use crate::ui::data::shown_or;
 use crate::ui::frame::{FrameData, next_theme};
 use crate::ui::icons::icon;
 
@@ -10,15 +12,12 @@ use crate::ui::icons::icon;
 #[component]
 pub(crate) fn More() -> impl IntoView {
     let frame = use_context::<FrameData>();
-    let who = move || {
-        frame.map(|FrameData(data)| {
-            Suspend::new(async move {
-                data.await
-                    .ok()
-                    .map(|frame| view! { <p class="ink2">{format!("{}, {}", frame.user, frame.access)}</p> })
-            })
-        })
-    };
+    let who = frame.map(|FrameData(data)| {
+        let draw = |frame: FrameView| {
+            view! { <p class="ink2">{format!("{}, {}", frame.user, frame.access)}</p> }.into_any()
+        };
+        shown_or(data, draw, |_| ().into_any())
+    });
     let place = |path: &'static str, symbol: &'static str, label: &'static str| {
         view! {
             <a class="list-row" href=path>
@@ -33,7 +32,7 @@ pub(crate) fn More() -> impl IntoView {
         <Title text="More" />
         <div class="page page-narrow">
             <h1 class="page-h1 page-head">"More"</h1>
-            <Suspense fallback=|| ()>{who}</Suspense>
+            {who}
             <div class="panel list">
                 {place("/repositories", "repo", "Repositories")}
                 {place("/accounts", "users", "Accounts")}

@@ -8,19 +8,21 @@ use opkit_domain::ids::ObjectiveId;
 use opkit_domain::objective::{Attention, Status};
 use opkit_domain::view::CardView;
 
-use crate::api::board::{NeedsView, needs};
+use crate::api::board::{NeedsView, read_needs};
 use crate::api::objective::{Act, decide};
 use crate::ui::clock::{age, use_clock};
+use crate::ui::data::{load_once, shown};
 use crate::ui::frame;
 use crate::ui::icons::drawn;
-use crate::ui::parts::{failed, note_after};
+use crate::ui::parts::note_after;
 use crate::ui::toast::use_toasts;
 use crate::{format, live};
 
 /// `/needs`.
 #[component]
 pub(crate) fn Needs() -> impl IntoView {
-    let data = Resource::new_blocking(|| (), |()| needs());
+    let data = load_once(read_needs);
+    let here = StoredValue::new(Vec::<ObjectiveId>::new());
     let clock = use_clock();
     let open = RwSignal::new(None::<ObjectiveId>);
     let asks = RwSignal::new(None::<ObjectiveId>);
@@ -28,12 +30,7 @@ pub(crate) fn Needs() -> impl IntoView {
         live::listen(move |feed| match feed {
             Feed::Card { card, .. } if card.status == Status::HumanReview => data.refetch(),
             Feed::Card { card, .. } => {
-                let here = data.with_untracked(|view| {
-                    view.as_ref()
-                        .and_then(|view| view.as_ref().ok())
-                        .is_some_and(|view| view.cards.iter().any(|have| have.id == card.id))
-                });
-                if here {
+                if here.with_value(|here| here.contains(&card.id)) {
                     data.refetch();
                 }
             }
@@ -44,18 +41,12 @@ pub(crate) fn Needs() -> impl IntoView {
     view! {
         <Title text="Needs you" />
         <div class="page page-narrow page-flush">
-            <Transition fallback=|| view! { <div class="skeleton"></div> }>
-                {move || Suspend::new(async move {
-                    match data.await {
-                        Ok(view) => {
-                            clock.seed(view.now);
-                            frame::read_at(view.seq);
-                            list(view, open, asks, move || data.refetch())
-                        }
-                        Err(error) => failed("The list could not be read", &error),
-                    }
-                })}
-            </Transition>
+            {shown(data, "The list could not be read", move |view: NeedsView| {
+                clock.seed(view.now);
+                frame::read_at(view.seq);
+                here.set_value(view.cards.iter().map(|card| card.id).collect());
+                list(view, open, asks, move || data.refetch())
+            })}
         </div>
     }
 }
@@ -189,7 +180,7 @@ fn decision(
                     spawn_local(async move {
                         match decide(id, what).await {
                             Ok(message) => toasts.good(message),
-                            Err(error) => toasts.failed(format!("#{id} stays as it is."), &error),
+                            Err(refusal) => toasts.failed(format!("#{id} stays as it is."), &refusal),
                         }
                         asks.try_set(None);
                         busy.try_set(false);

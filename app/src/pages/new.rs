@@ -10,11 +10,11 @@ use opkit_domain::view::{NewObjective, RepoView};
 
 use super::board::sample_button;
 use super::fields::{self, Fields};
-use crate::api;
 use crate::api::objective::create_objective;
-use crate::api::places::repos;
+use crate::api::places::read_repos;
+use crate::ui::data::{load_once, shown};
 use crate::ui::icons::icon14;
-use crate::ui::parts::{failed, field_error, value};
+use crate::ui::parts::{field_error, value};
 
 /// What the demo agent can play.
 const SCRIPTS: [(&str, &str); 9] = [
@@ -32,20 +32,18 @@ const SCRIPTS: [(&str, &str); 9] = [
 /// `/new`.
 #[component]
 pub(crate) fn New() -> impl IntoView {
-    let data = Resource::new_blocking(|| (), |()| repos());
+    let data = load_once(read_repos);
     view! {
         <Title text="New objective" />
         <div class="page page-narrow">
             <h1 class="page-h1 page-head">"New objective"</h1>
-            <Transition fallback=|| view! { <div class="skeleton"></div> }>
-                {move || Suspend::new(async move {
-                    match data.await {
-                        Ok(repos) if repos.is_empty() => no_repo(move || data.refetch()),
-                        Ok(repos) => view! { <Form repos /> }.into_any(),
-                        Err(error) => failed("The repositories could not be read", &error),
-                    }
-                })}
-            </Transition>
+            {shown(data, "The repositories could not be read", move |repos: Vec<RepoView>| {
+                if repos.is_empty() {
+                    no_repo(move || data.refetch())
+                } else {
+                    view! { <Form repos /> }.into_any()
+                }
+            })}
         </div>
     }
 }
@@ -64,6 +62,11 @@ fn no_repo(again: impl Fn() + Copy + Send + Sync + 'static) -> AnyView {
         </div>
     }
     .into_any()
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Between 0 and the largest one.
+fn chance() -> u32 {
+    (js_sys::Math::random() * f64::from(u32::MAX)) as u32
 }
 
 fn fill_example(fields: Fields) {
@@ -95,7 +98,7 @@ fn Form(repos: Vec<RepoView>) -> impl IntoView {
         }
         if key.with_value(String::is_empty) {
             // One key for all tries of this form: a lost answer does not make a second objective.
-            key.set_value(format!("page-{:.0}-{:.0}", js_sys::Date::now(), js_sys::Math::random() * 1e15));
+            key.set_value(format!("page-{:x}-{:x}-{:x}", chance(), chance(), chance()));
         }
         let new = gather(fields, repo.get_untracked(), agent.get_untracked(), script.get_untracked());
         busy.set(true);
@@ -104,8 +107,8 @@ fn Form(repos: Vec<RepoView>) -> impl IntoView {
         spawn_local(async move {
             match create_objective(new, Some(key.get_value())).await {
                 Ok(id) => navigate(&format!("/objective/{id}"), NavigateOptions::default()),
-                Err(error) => {
-                    refused.set(Some(api::says(&error)));
+                Err(refusal) => {
+                    refused.set(Some(refusal.text));
                     key.set_value(String::new());
                 }
             }

@@ -7,29 +7,24 @@ use opkit_domain::objective::Integration;
 use opkit_domain::view::RepoView;
 
 use super::board::sample_button;
-use crate::api;
-use crate::api::places::{add_repo, repos};
+use crate::api::places::{add_repo, read_repos};
 use crate::format;
+use crate::ui::data::{load_once, shown};
 use crate::ui::icons::icon14;
-use crate::ui::parts::{failed, field_error, value};
+use crate::ui::parts::{field_error, value};
 use crate::ui::toast::use_toasts;
 
 /// `/repositories`.
 #[component]
 pub(crate) fn Repositories() -> impl IntoView {
-    let data = Resource::new_blocking(|| (), |()| repos());
+    let data = load_once(read_repos);
     view! {
         <Title text="Repositories" />
         <div class="page page-mid">
             <h1 class="page-h1 page-head">"Repositories"</h1>
-            <Transition fallback=|| view! { <div class="skeleton"></div> }>
-                {move || Suspend::new(async move {
-                    match data.await {
-                        Ok(repos) => list(&repos, move || data.refetch()),
-                        Err(error) => failed("The repositories could not be read", &error),
-                    }
-                })}
-            </Transition>
+            {shown(data, "The repositories could not be read", move |repos: Vec<RepoView>| {
+                list(&repos, move || data.refetch())
+            })}
             <AddForm done=move || data.refetch() />
         </div>
     }
@@ -122,7 +117,7 @@ fn AddForm(done: impl Fn() + Copy + Send + Sync + 'static) -> impl IntoView {
                     toasts.good(format!("{} was added.", repo.name));
                     done();
                 }
-                Err(error) => refused.set(Some(api::says(&error))),
+                Err(refusal) => refused.set(Some(refusal.text)),
             }
             busy.try_set(false);
         });

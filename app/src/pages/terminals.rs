@@ -7,16 +7,16 @@ use opkit_domain::session::SessionState;
 use opkit_domain::view::SessionView;
 
 use super::objective::outcome;
-use crate::api::places::{SessionsView, sessions};
+use crate::api::places::{SessionsView, read_sessions};
 use crate::ui::clock::{age, use_clock};
+use crate::ui::data::{load_once, shown};
 use crate::ui::icons::{role_label, role_mark, role_pulse};
-use crate::ui::parts::failed;
 use crate::{format, live};
 
 /// `/terminals`.
 #[component]
 pub(crate) fn Terminals() -> impl IntoView {
-    let data = Resource::new_blocking(|| (), |()| sessions());
+    let data = load_once(read_sessions);
     let clock = use_clock();
     // A session starts or ends with a change of slots.
     Effect::new(move |_| {
@@ -30,17 +30,10 @@ pub(crate) fn Terminals() -> impl IntoView {
         <Title text="Terminals" />
         <div class="page">
             <h1 class="page-h1 page-head">"Terminals"</h1>
-            <Transition fallback=|| view! { <div class="skeleton"></div> }>
-                {move || Suspend::new(async move {
-                    match data.await {
-                        Ok(view) => {
-                            clock.seed(view.now);
-                            content(&view)
-                        }
-                        Err(error) => failed("The sessions could not be read", &error),
-                    }
-                })}
-            </Transition>
+            {shown(data, "The sessions could not be read", move |view: SessionsView| {
+                clock.seed(view.now);
+                content(&view)
+            })}
         </div>
     }
 }

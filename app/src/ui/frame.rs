@@ -1,5 +1,7 @@
 //! The frame around every page: rail, top bar, banners, phone tabs, toasts, shortcuts and the feed.
 
+use std::sync::Arc;
+
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_router::components::Outlet;
@@ -7,18 +9,22 @@ use leptos_router::hooks::use_location;
 use opkit_domain::view::WipView;
 
 use super::clock::Clock;
+use super::data::{Data, load_once, transition};
 use super::dialog::Confirm;
 use super::icons::{icon, icon14};
 use super::keys;
+use super::sheet;
 use super::toast::{ToastStack, Toasts};
-use crate::api::board::{FrameView, frame, stop_everything};
+use crate::api::answer::settled;
+use crate::api::board::{FrameView, read_frame, stop_everything};
+use crate::api::{Answer, Why};
 use crate::live::Live;
 use crate::socket::Link;
-use crate::{api, format, live};
+use crate::{format, live};
 
 /// Who is logged in, for pages that show less to viewers.
 #[derive(Clone, Copy)]
-pub(crate) struct FrameData(pub(crate) Resource<Result<FrameView, ServerFnError>>);
+pub(crate) struct FrameData(pub(crate) Data);
 
 /// The frame. Pages are its outlet.
 #[component]
@@ -26,16 +32,18 @@ pub fn Frame() -> impl IntoView {
     let clock = Clock::new();
     let toasts = Toasts::new();
     let live = Live::new();
-    let data = Resource::new_blocking(|| (), |()| frame());
+    let sheet = RwSignal::new(false);
+    let data = load_once(read_frame);
     provide_context(clock);
     provide_context(toasts);
     provide_context(live);
     provide_context(FrameData(data));
     Effect::new(move |_| {
-        let seq = data.get_untracked().and_then(Result::ok).map_or(0, |frame| frame.seq);
+        let frame = data.get_untracked().and_then(|answer| answer.open::<FrameView>().ok());
+        let seq = frame.map_or(0, |frame| frame.seq);
         live.start(seq);
         clock.run();
-        keys::listen();
+        keys::listen(sheet);
         restore_theme();
     });
     on_cleanup(Live::stop);
@@ -44,38 +52,40 @@ pub fn Frame() -> impl IntoView {
     let is_board = move || place.get() == "/";
     let is_session = move || place.get().starts_with("/session/");
     let stopping = RwSignal::new(false);
+    let draw = move |answer: &Answer| match answer.open::<FrameView>() {
+        Ok(frame) => {
+            clock.seed(frame.now);
+            chrome(&frame, live, stopping)
+        }
+        Err(_) => bare_rail(),
+    };
     view! {
         <div class="app" class:is-board=is_board class:is-session=is_session class:is-stale=move || live.link.get() == Link::Stale>
             <a class="skip" href="#main">
                 "To the content"
             </a>
-            <Suspense fallback=|| view! { <nav class="rail" aria-label="Main"></nav> }>
-                {move || Suspend::new(async move {
-                    match data.await {
-                        Ok(frame) => {
-                            clock.seed(frame.now);
-                            chrome(frame, live, stopping)
-                        }
-                        Err(_) => view! { <nav class="rail" aria-label="Main"></nav> }.into_any(),
-                    }
-                })}
-            </Suspense>
+            {transition(data, Arc::new(draw), bare_rail)}
             <StaleBanner live clock />
             <main class="main" id="main" tabindex="-1">
                 <Outlet />
             </main>
             <ToastStack toasts />
+            {sheet::sheet(sheet)}
         </div>
     }
 }
 
+fn bare_rail() -> AnyView {
+    view! { <nav class="rail" aria-label="Main"></nav> }.into_any()
+}
+
 /// Rail, top bar, kill-switch banner, tabs and the stop dialog.
-fn chrome(frame: FrameView, live: Live, stopping: RwSignal<bool>) -> AnyView {
+fn chrome(frame: &FrameView, live: Live, stopping: RwSignal<bool>) -> AnyView {
     let first = StoredValue::new(frame.wip.clone());
     let wip = Signal::derive(move || live.wip.get().unwrap_or_else(|| first.get_value()));
     view! {
-        {rail(wip, &frame)}
-        {topbar(wip, live, stopping, &frame)}
+        {rail(wip, frame)}
+        {topbar(wip, live, stopping, frame)}
         {kill_banner(wip)}
         {tabs(wip)}
         <StopAll open=stopping wip />
@@ -398,10 +408,10 @@ fn watch_link(live: Live, clock: Clock, toasts: Toasts) {
                 live.lost_at.set(clock.exact());
             }
             spawn_local(async move {
-                if let Err(error) = frame().await
-                    && api::says(&error) == api::LOG_IN
+                if let Answer::Refused(refusal) = settled(read_frame().await)
+                    && refusal.why == Why::LoggedOut
                 {
-                    toasts.failed("You are logged out.", &error);
+                    toasts.failed("You are logged out.", &refusal);
                 }
             });
         }

@@ -4,6 +4,10 @@ use leptos::prelude::*;
 use opkit_domain::objective::{Kind, Status};
 use opkit_domain::session::Role;
 
+/// The mark of a file, for HTML that is written as text.
+#[cfg(feature = "ssr")]
+pub const SVG_FILE: &str = "<svg class=\"i i-14\" aria-hidden=\"true\"><use href=\"#i-file\"></use></svg>";
+
 /// The sheet; it stands once at the top of the body.
 const SHEET: &str = r##"<svg width="0" height="0" aria-hidden="true"><defs>
 <symbol id="i-mark" viewBox="0 0 16 16"><path d="M2.75 2.75h2.5v10.5h-2.5z" fill="currentColor"/><path d="M6.75 2.75h2.5v6.5h-2.5z" fill="currentColor"/><path d="M10.75 2.75h2.5v3.5h-2.5z"/></symbol>

@@ -22,8 +22,8 @@ pub(crate) fn is_typing(event: &web_sys::KeyboardEvent) -> bool {
     })
 }
 
-/// Listens on every page of the frame.
-pub(crate) fn listen() {
+/// Listens on every page of the frame; `sheet` shows what there is.
+pub(crate) fn listen(sheet: RwSignal<bool>) {
     let navigate = use_navigate();
     let listener = window_event_listener(leptos::ev::keydown, move |event| {
         if event.default_prevented() || is_typing(&event) {
@@ -36,6 +36,11 @@ pub(crate) fn listen() {
         let to = match key.as_str() {
             "g" | "G" => {
                 GO.set(now);
+                return;
+            }
+            "?" => {
+                event.prevent_default();
+                sheet.set(true);
                 return;
             }
             "c" | "C" if !going => "/new",

@@ -1,9 +1,11 @@
 //! Small drawn facts: priority, criteria ticks, rounds, messages of failure.
 
 use leptos::prelude::*;
+use leptos_meta::Title;
+use opkit_domain::ids::ObjectiveId;
 use opkit_domain::view::{CardView, RoundMark};
 
-use crate::api;
+use crate::api::{Refusal, Why};
 use crate::ui::icons::icon14;
 
 /// Priority as four bars; nothing for none.
@@ -114,8 +116,8 @@ pub(crate) fn rounds(list: &[RoundMark]) -> AnyView {
 }
 
 /// A page or part that could not be read: what, why, what to do.
-pub(crate) fn failed(head: &'static str, error: &ServerFnError) -> AnyView {
-    let text = api::says(error);
+pub(crate) fn failed(head: &'static str, refusal: &Refusal) -> AnyView {
+    let text = refusal.text.clone();
     view! {
         <div class="center-page">
             <div class="empty">
@@ -133,6 +135,31 @@ pub(crate) fn failed(head: &'static str, error: &ServerFnError) -> AnyView {
         </div>
     }
     .into_any()
+}
+
+/// A whole page that could not be read: the answer code says so, too.
+pub(crate) fn page_failed(head: &'static str, refusal: &Refusal) -> AnyView {
+    answer_with(match refusal.why {
+        Why::NotFound => 404,
+        Why::LoggedOut => 401,
+        Why::Conflict | Why::Refused => 403,
+        Why::Failed => 500,
+    });
+    failed(head, refusal)
+}
+
+/// The page of something that does not exist; it has a title, because nothing else gives one.
+pub(crate) fn missing(head: &'static str, refusal: &Refusal) -> AnyView {
+    view! {
+        <Title text="Not here" />
+        {page_failed(head, refusal)}
+    }
+    .into_any()
+}
+
+/// Why it does not start though it is in the queue.
+pub(crate) fn waits_for(first: ObjectiveId) -> String {
+    format!("It waits for #{first}, which is not done.")
 }
 
 /// An error beside its field.

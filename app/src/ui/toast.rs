@@ -1,19 +1,29 @@
 //! Short notes at the corner, and the line that screen readers hear.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leptos::prelude::*;
-use leptos::server_fn::error::ServerFnError;
 
-use super::icons::{drawn, icon};
-use crate::api;
+use super::icons::{drawn, icon, icon14};
+use crate::api::{Refusal, Why};
 
-#[derive(Clone, PartialEq)]
+/// What takes back that of which a note tells: its label, and how.
+#[derive(Clone)]
+pub(crate) struct Undo {
+    /// "Undo"
+    pub(crate) label: &'static str,
+    /// Does it.
+    pub(crate) run: Arc<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Clone)]
 struct Toast {
     id: u32,
     head: String,
     text: String,
     bad: bool,
+    undo: Option<Undo>,
 }
 
 /// Says things to people.
@@ -37,21 +47,25 @@ impl Toasts {
 
     /// Something happened.
     pub(crate) fn good(self, head: impl Into<String>) {
-        self.push(head.into(), String::new(), false);
+        self.push(head.into(), String::new(), false, None);
+    }
+
+    /// Something happened that can be taken back as long as the note stands.
+    pub(crate) fn with_undo(self, head: impl Into<String>, undo: Undo) {
+        self.push(head.into(), String::new(), false, Some(undo));
     }
 
     /// Something was refused; `text` says why.
     pub(crate) fn bad(self, head: impl Into<String>, text: impl Into<String>) {
-        self.push(head.into(), text.into(), true);
+        self.push(head.into(), text.into(), true, None);
     }
 
     /// A call failed. Whoever is logged out goes to the login page.
-    pub(crate) fn failed(self, head: impl Into<String>, error: &ServerFnError) {
-        let text = api::says(error);
-        if text == api::LOG_IN {
+    pub(crate) fn failed(self, head: impl Into<String>, refusal: &Refusal) {
+        if refusal.why == Why::LoggedOut {
             window().location().assign("/login").ok();
         }
-        self.bad(head, text);
+        self.bad(head, refusal.text.clone());
     }
 
     /// Read aloud, not shown.
@@ -59,12 +73,12 @@ impl Toasts {
         self.said.set(text.into());
     }
 
-    fn push(self, head: String, text: String, bad: bool) {
+    fn push(self, head: String, text: String, bad: bool, undo: Option<Undo>) {
         let id = self.next.get_value();
         self.next.set_value(id.wrapping_add(1));
         self.said.set(if text.is_empty() { head.clone() } else { format!("{head} {text}") });
         self.list.update(|list| {
-            list.push(Toast { id, head, text, bad });
+            list.push(Toast { id, head, text, bad, undo });
             if list.len() > 4 {
                 list.remove(0);
             }
@@ -100,6 +114,7 @@ pub(crate) fn ToastStack(toasts: Toasts) -> impl IntoView {
                         {icon("x")}
                     </button>
                     {(!toast.text.is_empty()).then(|| view! { <p>{toast.text.clone()}</p> })}
+                    {toast.undo.clone().map(|undo| undo_button(toasts, toast.id, undo))}
                 </div>
             </For>
         </div>
@@ -107,4 +122,22 @@ pub(crate) fn ToastStack(toasts: Toasts) -> impl IntoView {
             {move || toasts.said.get()}
         </div>
     }
+}
+
+fn undo_button(toasts: Toasts, id: u32, undo: Undo) -> AnyView {
+    view! {
+        <button
+            class="btn btn-s toast-undo"
+            type="button"
+            data-undo=""
+            on:click=move |_| {
+                toasts.close(id);
+                (undo.run)();
+            }
+        >
+            {icon14("undo")}
+            {undo.label}
+        </button>
+    }
+    .into_any()
 }

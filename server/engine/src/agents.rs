@@ -17,6 +17,7 @@ pub const DEMO_SCRIPTS: &[&str] = &[
     "crashes",
     "floods",
     "usage-limit",
+    "usage-limit-always",
     "writes-outside",
     "slow",
     "asks-nothing",

@@ -82,10 +82,12 @@ impl Engine {
                 "index": index, "text": criterion.text, "check": criterion.check,
             })).collect::<Vec<_>>(),
             "findings": if review { &[][..] } else { &objective.findings[..] },
+            "base": objective.base_commit,
             "round": row.round,
             "session": row.id,
         });
         if review {
+            json["base"] = serde_json::Value::Null;
             json["nonce"] = row.nonce.clone().into();
             json["commit"] = row.commit.clone().into();
         }

@@ -64,6 +64,8 @@ pub struct SessionQuery {
     pub live_only: bool,
     /// At most this many; 0 = 200.
     pub limit: u32,
+    /// Go on behind this one, in the order of the list.
+    pub after: Option<SessionId>,
 }
 
 /// A move that was made.

@@ -15,7 +15,7 @@ impl Engine {
         let card = self.card(scope, id).await?;
         let (artifact, notes) = self.store().memory(scope, id).await?;
         let repo = self.repo_row(scope, objective.repo).await?;
-        let query = SessionQuery { objective: Some(id), live_only: false, limit: 100 };
+        let query = SessionQuery { objective: Some(id), limit: 100, ..SessionQuery::default() };
         let children = ListQuery { parent: Some(id), limit: 200, ..ListQuery::default() };
         Ok(ObjectiveView {
             branch: objective.branch(),

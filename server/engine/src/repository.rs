@@ -79,7 +79,7 @@ impl Engine {
         if !made.ok {
             return Err(failure(&made));
         }
-        crate::data_dir::mode(mirror, 0o755)?;
+        self.close_mirror(mirror, source)?;
         fs::create_dir_all(mirror.join("info"))?;
         fs::write(mirror.join("info/attributes"), MIRROR_ATTRIBUTES)?;
         self.fetch_source(mirror, source).await?;
@@ -106,6 +106,19 @@ impl Engine {
                 }
             }
             None => self.default_branch(source, &heads).await,
+        }
+    }
+
+    /// A mirror holds the whole repository: only the agents' user may read it. Where the registered path belongs to
+    /// somebody else than root, its owner must read it too (merges are pushed as that owner), so it stays open.
+    fn close_mirror(&self, mirror: &Path, source: &str) -> Result<()> {
+        match (self.identity(), owner_of(source)?) {
+            (None, _) => crate::data_dir::mode(mirror, 0o700),
+            (Some(identity), None) => {
+                std::os::unix::fs::lchown(mirror, None, Some(identity.gid))?;
+                crate::data_dir::mode(mirror, 0o750)
+            }
+            (Some(_), Some(_)) => crate::data_dir::mode(mirror, 0o755),
         }
     }
 

@@ -140,7 +140,7 @@ async fn stop_all_stops_everything_and_only_enable_starts_again() {
 async fn a_usage_limit_cools_the_account_and_uses_no_attempt() {
     let world = World::new(25).await;
     world.add_repo("app").await;
-    let id = world.create(bug("app", "Limited", "usage-limit")).await;
+    let id = world.create(bug("app", "Limited", "usage-limit-always")).await;
     world
         .until("every account cools down", async || {
             let card = world.card(id).await;
@@ -156,6 +156,21 @@ async fn a_usage_limit_cools_the_account_and_uses_no_attempt() {
         (Status::Working, 0, 0)
     );
     assert!(card.session.is_none(), "it holds no slot while it waits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limited_objective_moves_to_another_account_and_ends_well() {
+    let world = World::new(25).await;
+    world.add_repo("app").await;
+    let id = world.create(bug("app", "Limited once", "usage-limit")).await;
+    let card = world.rests(id).await;
+    assert_eq!((card.status, card.counters.rounds_total), (Status::Done, 0), "{card:?}");
+    let view = world.engine.objective(SCOPE, id).await.unwrap();
+    let works: Vec<_> = view.sessions.iter().filter(|s| s.role.as_str() == "work").collect();
+    assert_eq!(works.len(), 2);
+    assert_ne!(works[0].account, works[1].account);
+    let accounts = world.engine.accounts().await.unwrap();
+    assert_eq!(accounts.iter().filter(|account| account.state == "cooling_down").count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use self::brief::Brief;
 use self::speech::Speech;
 
-const WORK_SCRIPTS: [&str; 14] = [
+const WORK_SCRIPTS: [&str; 15] = [
     "good",
     "fails-then-good",
     "always-fails",
@@ -23,6 +23,7 @@ const WORK_SCRIPTS: [&str; 14] = [
     "floods",
     "floods-slow",
     "usage-limit",
+    "usage-limit-always",
     "writes-outside",
     "slow",
     "asks-nothing",
@@ -102,7 +103,8 @@ fn play(role: &str, script: &str, number: Option<u64>) -> Ending {
             trouble::floods_slowly(&mut speech, number.unwrap_or(20))?;
             work::good(&mut speech, &brief)
         }
-        "usage-limit" => trouble::usage_limit(&mut speech),
+        "usage-limit" if trouble::limited_before()? => work::good(&mut speech, &brief),
+        "usage-limit" | "usage-limit-always" => trouble::usage_limit(&mut speech),
         "writes-outside" => {
             trouble::writes_outside(&mut speech, &brief)?;
             work::good(&mut speech, &brief)

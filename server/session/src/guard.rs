@@ -300,7 +300,16 @@ fn refused_path(policy: &GuardPolicy, cwd: &Path, value: &serde_json::Value) -> 
 
 /// The path nearest before the refusal ("sh: line 1: PATH: Permission denied"), else one after it.
 fn refused_path_in(policy: &GuardPolicy, cwd: &Path, line: &str) -> Option<String> {
-    let refusals = ["Permission denied", "Operation not permitted", "permission denied", "EACCES", "EPERM"];
+    // The last two: what Landlock answers to a link or a rename across its border.
+    let refusals = [
+        "Permission denied",
+        "Operation not permitted",
+        "permission denied",
+        "EACCES",
+        "EPERM",
+        "Invalid cross-device link",
+        "EXDEV",
+    ];
     let at = refusals.iter().find_map(|refusal| line.find(refusal))?;
     let outside = |word: &&str| {
         let is_path = word.starts_with('/') || word.starts_with("../") || word.starts_with("./");

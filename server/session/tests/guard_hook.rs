@@ -10,8 +10,13 @@ use std::time::Instant;
 use place::Place;
 
 fn guard(place: &Place, args: &[&str], input: &str) -> Output {
+    guard_in(place, args, input, &[])
+}
+
+fn guard_in(place: &Place, args: &[&str], input: &str, env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_opkit-session"));
     command.arg("guard").args(args).env("OPKIT_POLICY", place.root().join("policy/policy.json"));
+    command.envs(env.iter().copied());
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -38,6 +43,34 @@ fn it_answers_in_json_with_status_0() {
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(answer["hookSpecificOutput"]["hookEventName"], "PreToolUse");
         assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], expected);
+    }
+}
+
+#[test]
+fn commands_are_read_and_without_a_wall_they_must_be_clear() {
+    let place = Place::new("good");
+    let ask = |command: &str, mode: &str| {
+        let input = serde_json::json!({"cwd": place.worktree(), "hook_event_name": "PreToolUse",
+            "tool_name": "Bash", "tool_input": {"command": command}});
+        let output = guard_in(&place, &[], &input.to_string(), &[("OPKIT_WALL_MODE", mode)]);
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let answer = &answer["hookSpecificOutput"];
+        format!("{} {}", answer["permissionDecision"], answer["permissionDecisionReason"])
+    };
+    let table = [
+        ("echo x > a", "enforced", "\"allow\""),
+        ("echo x > a", "hook_only", "\"allow\""),
+        ("cd .. && echo x > ../a", "enforced", "\"deny\" \"BLOCKED: write to '../a' outside worktree. "),
+        ("echo x > /etc/a", "hook_only", "\"deny\" \"BLOCKED: write to '/etc/a' outside worktree. "),
+        ("echo x > $A", "enforced", "\"allow\""),
+        ("echo x > $A", "hook_only", "\"deny\" \"BLOCKED: it is not clear where"),
+        ("echo 'x", "enforced", "\"allow\""),
+        ("echo 'x", "hook_only", "\"deny\" \"BLOCKED: it is not clear where"),
+    ];
+    for (command, mode, expected) in table {
+        let answer = ask(command, mode);
+        assert!(answer.starts_with(expected), "{command} in {mode}: {answer}");
     }
 }
 

@@ -9,7 +9,7 @@ use opkit_domain::view::CardView;
 use crate::format;
 use crate::ui::clock;
 use crate::ui::icons::{drawn, icon12, icon14, kind_label, kind_mark, role_pulse};
-use crate::ui::parts::{note_after, priority, rounds, ticks};
+use crate::ui::parts::{note_after, priority, rounds, ticks, waits_for};
 
 /// Draws one.
 pub(crate) fn card(card: &Arc<CardView>) -> AnyView {
@@ -49,7 +49,7 @@ pub(crate) fn card(card: &Arc<CardView>) -> AnyView {
 
 fn top(card: &CardView) -> AnyView {
     let waits = card.waits_for.first().map(|first| {
-        let title = format!("Waits for #{first}");
+        let title = waits_for(*first);
         view! {
             <span class="row card-dep" title=title>
                 {icon12("link")}
@@ -168,6 +168,9 @@ fn note(card: &CardView) -> Option<AnyView> {
             .into_any(),
         );
     }
+    if let Some(first) = card.waits_for.first().filter(|_| card.status == Status::Queue) {
+        return Some(waiting(waits_for(*first)));
+    }
     if card.session.is_some() || !matches!(card.status, Status::Working | Status::AiReview | Status::Planning)
     {
         return None;
@@ -187,15 +190,17 @@ fn note(card: &CardView) -> Option<AnyView> {
         (Some(SubState::WaitingSlot), _) => "Waiting for a slot",
         (Some(SubState::BetweenRuns) | None, _) => "Next session starts soon",
     };
-    Some(
-        view! {
-            <p class="card-note q">
-                {icon14("clock")}
-                <span class="trunc">{text}</span>
-            </p>
-        }
-        .into_any(),
-    )
+    Some(waiting(text.to_owned()))
+}
+
+fn waiting(text: String) -> AnyView {
+    view! {
+        <p class="card-note q" title=text.clone()>
+            {icon14("clock")}
+            <span class="trunc">{text.clone()}</span>
+        </p>
+    }
+    .into_any()
 }
 
 /// Writes the live line and the cost into a card that stands in the page.

@@ -8,7 +8,7 @@ use opkit_domain::objective::Status;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, HtmlElement, PointerEvent};
 
-use super::model::{Drag, Model, Offer};
+use super::model::{Drag, Model, Offer, px};
 
 /// How far the pointer goes before a press becomes a drag.
 const THRESHOLD: f64 = 5.0;
@@ -36,7 +36,10 @@ pub(crate) fn listen(model: Model) {
     let ended = window_event_listener(leptos::ev::pointercancel, move |_| put_back(model));
     let keys = window_event_listener(leptos::ev::keydown, move |event| {
         if event.key() == "Escape" && model.drag.with_untracked(Option::is_some) {
+            event.prevent_default();
             put_back(model);
+            // The button is still down: letting go is no click on the card.
+            SWALLOW.set(true);
         }
     });
     on_cleanup(move || {
@@ -89,7 +92,7 @@ fn on_move(model: Model, event: &PointerEvent) {
             }
         }
         let picture = press.picture.as_ref()?;
-        let place = format!("translate({:.1}px, {:.1}px)", at.0 - press.grip.0, at.1 - press.grip.1);
+        let place = format!("translate({}px, {}px)", px(at.0 - press.grip.0), px(at.1 - press.grip.1));
         picture.style().set_property("transform", &place).ok();
         Some(press.id)
     });
@@ -110,7 +113,7 @@ fn pick_up(model: Model, press: &mut Press) -> bool {
     picture.remove_attribute("data-card").ok();
     picture.class_list().add_1("is-drag").ok();
     let width = original.get_bounding_client_rect().width();
-    picture.style().set_property("width", &format!("{width}px")).ok();
+    picture.style().set_property("width", &format!("{}px", px(width.ceil()))).ok();
     let Some(body) = document().body() else { return false };
     body.append_child(&picture).ok();
     body.class_list().add_1("is-dragging").ok();

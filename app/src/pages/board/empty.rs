@@ -45,7 +45,7 @@ pub(crate) fn sample_button(class: &'static str, done: impl Fn() + Copy + Send +
                             toasts.good(format!("{} was added.", repo.name));
                             done();
                         }
-                        Err(error) => toasts.failed("The sample was not added.", &error),
+                        Err(refusal) => toasts.failed("The sample was not added.", &refusal),
                     }
                     busy.try_set(false);
                 });

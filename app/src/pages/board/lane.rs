@@ -5,7 +5,7 @@ use opkit_domain::objective::Status;
 use wasm_bindgen::JsCast;
 
 use super::card::card;
-use super::model::{Lane, Model, Offer, SHOWN, STEP};
+use super::model::{Lane, Model, Offer, SHOWN, STEP, px};
 use crate::format;
 use crate::ui::icons::{icon14, status_mark};
 
@@ -136,7 +136,7 @@ fn body(model: Model, lane: Lane) -> AnyView {
     let pad = move || lane.above.with(|steps| steps.iter().sum::<f64>());
     view! {
         <div class="lane-body" data-lane-body="" on:scroll=move |event| scrolled(model, lane, &event)>
-            <div class="lane-pad" style:height=move || format!("{:.0}px", pad())></div>
+            <div class="lane-pad" style:height=move || format!("{}px", px(pad()))></div>
             <For each=window key=|card| (card.id, card.version) let:one>
                 {card(&one)}
             </For>

@@ -5,7 +5,7 @@ use opkit_domain::objective::Status;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, HtmlElement, KeyboardEvent};
 
-use super::model::{Menu, Model, Offer, focus_card};
+use super::model::{Menu, Model, Offer, focus_card, px};
 use crate::ui::icons::{icon, status_mark};
 use crate::ui::keys::is_typing;
 
@@ -19,13 +19,29 @@ pub(crate) fn open(model: Model, card: &Element) {
     let left = (edge.right() - 60.0).min(width - 356.0).max(8.0);
     let top = (edge.top() + 28.0).min(height - 400.0).max(8.0);
     let offers = model.offers(&view);
+    let (from, choices) = (view.status, offers.clone());
     model.menu.set(Some(Menu { card: view, offers, at: (left, top) }));
-    request_animation_frame(|| {
-        let first = document().query_selector("[data-move-menu] [role=menuitem]:not([aria-disabled=true])");
-        if let Some(item) = first.ok().flatten().and_then(|item| item.dyn_into::<HtmlElement>().ok()) {
+    let first = first_choice(from, &choices);
+    request_animation_frame(move || {
+        // Enter on an open menu must never end anything: without a way on, the menu itself has the focus.
+        let place = match first {
+            Some(status) => format!("[data-move-menu] [data-move-to={}]", status.as_str()),
+            None => "[data-move-menu]".to_owned(),
+        };
+        let item = document().query_selector(&place).ok().flatten();
+        if let Some(item) = item.and_then(|item| item.dyn_into::<HtmlElement>().ok()) {
             item.focus().ok();
         }
     });
+}
+
+/// The first lane further on that takes the card; else any that does. Never the cancelled one.
+fn first_choice(from: Status, offers: &[Offer]) -> Option<Status> {
+    let takes = |(status, offer): &(&Status, &Offer)| {
+        **status != Status::Cancelled && matches!(offer, Offer::Takes { .. })
+    };
+    let fits: Vec<Status> = Status::ALL.iter().zip(offers).filter(takes).map(|(status, _)| *status).collect();
+    fits.iter().find(|status| **status > from).or(fits.first()).copied()
 }
 
 fn close(model: Model, menu: &Menu) {
@@ -49,31 +65,38 @@ pub(crate) fn menu(model: Model) -> AnyView {
                             class="menu float move-menu"
                             role="menu"
                             aria-label=format!("Move #{} to", menu.card.id)
+                            tabindex="-1"
                             data-move-menu=""
-                            style:left=format!("{:.0}px", menu.at.0)
-                            style:top=format!("{:.0}px", menu.at.1)
+                            style:left=format!("{}px", px(menu.at.0))
+                            style:top=format!("{}px", px(menu.at.1))
                             on:keydown=move |event| on_menu_key(model, &keys, &event)
                         >
                             <p class="menu-head">
                                 <span class="mono muted">{format!("#{}", menu.card.id)}</span>
                                 <span class="trunc">{menu.card.title.clone()}</span>
                             </p>
-                            {Status::ALL
-                                .iter()
-                                .zip(menu.offers.clone())
-                                .map(|(status, offer)| item(model, &menu, *status, offer))
-                                .collect_view()}
-                            <div class="menu-sep"></div>
+                            {items(model, &menu, |status| status != Status::Cancelled)}
                             <a class="menu-item" role="menuitem" href=format!("/objective/{}", menu.card.id)>
                                 {icon("right")}
                                 "Open the objective"
                             </a>
+                            <div class="menu-sep"></div>
+                            {items(model, &menu, |status| status == Status::Cancelled)}
                         </div>
                     }
                 })
         }}
     }
     .into_any()
+}
+
+fn items(model: Model, menu: &Menu, which: fn(Status) -> bool) -> Vec<AnyView> {
+    Status::ALL
+        .iter()
+        .zip(menu.offers.clone())
+        .filter(|(status, _)| which(**status))
+        .map(|(status, offer)| item(model, menu, *status, offer))
+        .collect()
 }
 
 fn item(model: Model, menu: &Menu, status: Status, offer: Offer) -> AnyView {
@@ -123,6 +146,15 @@ fn on_menu_key(model: Model, menu: &Menu, event: &KeyboardEvent) {
     event.prevent_default();
     event.stop_propagation();
     let Some(here) = document().active_element() else { return };
+    if here.has_attribute("data-move-menu") {
+        let list = here.query_selector_all("[role=menuitem]").ok();
+        let at = |list: &web_sys::NodeList| if step > 0 { 0 } else { list.length().saturating_sub(1) };
+        let end = list.and_then(|list| list.get(at(&list)));
+        if let Some(end) = end.and_then(|end| end.dyn_into::<HtmlElement>().ok()) {
+            end.focus().ok();
+        }
+        return;
+    }
     let next = if step > 0 { here.next_element_sibling() } else { here.previous_element_sibling() };
     if let Some(next) = next.and_then(|next| next.dyn_into::<HtmlElement>().ok()) {
         // The separator and the head take no focus; the key then does nothing more.

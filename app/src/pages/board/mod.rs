@@ -7,6 +7,8 @@ mod lane;
 mod menu;
 mod model;
 
+use std::sync::Arc;
+
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::NavigateOptions;
@@ -15,12 +17,14 @@ use opkit_domain::objective::Status;
 use opkit_domain::view::{BoardFilter, BoardView};
 use wasm_bindgen::JsCast;
 
-use crate::api::board::board;
+use crate::api::Answer;
+use crate::api::board::read_board;
 use crate::live;
 use crate::ui::clock::use_clock;
+use crate::ui::data::{load, transition};
 use crate::ui::frame;
 use crate::ui::icons::{icon12, icon14, status_mark};
-use crate::ui::parts::{failed, value};
+use crate::ui::parts::{page_failed, value};
 use model::Model;
 
 /// `/`.
@@ -31,24 +35,21 @@ pub(crate) fn Board() -> impl IntoView {
         let given = |name: &str| query.with(|query| query.get(name)).filter(|text| !text.trim().is_empty());
         BoardFilter { repo: given("repo"), text: given("q") }
     });
-    let data = Resource::new_blocking(move || filter.get(), board);
+    let data = load(move || format!("{:?}", filter.get()), move || read_board(filter.get_untracked()));
     let clock = use_clock();
+    let draw = move |answer: &Answer| match answer.open::<BoardView>() {
+        Ok(view) => {
+            clock.seed(view.now);
+            frame::read_at(view.seq);
+            let filter = filter.get_untracked();
+            view! { <Loaded view filter again=move || data.refetch() /> }.into_any()
+        }
+        Err(refusal) => page_failed("The board could not be read", &refusal),
+    };
     view! {
         <Title text="Board" />
         <h1 class="sr">"Board"</h1>
-        <Transition fallback=skeleton>
-            {move || Suspend::new(async move {
-                match data.await {
-                    Ok(view) => {
-                        clock.seed(view.now);
-                        frame::read_at(view.seq);
-                        let filter = filter.get_untracked();
-                        view! { <Loaded view filter again=move || data.refetch() /> }.into_any()
-                    }
-                    Err(error) => failed("The board could not be read", &error),
-                }
-            })}
-        </Transition>
+        {transition(data, Arc::new(draw), skeleton)}
     }
 }
 
@@ -88,6 +89,7 @@ fn Loaded(
     let no_repo = view.repos.is_empty();
     let is_empty = Memo::new(move |_| total() == 0);
     let shown = RwSignal::new(0_usize);
+    let go = use_navigate();
     view! {
         {filter_row(&view, &filter)}
         {lane_tabs(model, shown)}
@@ -99,7 +101,7 @@ fn Loaded(
             on:dragstart=|event| event.prevent_default()
             on:click=move |event| {
                 drag::swallow_click(&event);
-                on_click(model, &event);
+                on_click(model, &go, &event);
             }
             on:keydown=move |event| menu::on_board_key(model, &event)
             on:scroll=move |event| shown.set(lane_in_view(&event))
@@ -115,7 +117,7 @@ fn Loaded(
     }
 }
 
-fn on_click(model: Model, event: &web_sys::MouseEvent) {
+fn on_click(model: Model, go: &impl Fn(&str, NavigateOptions), event: &web_sys::MouseEvent) {
     if event.default_prevented() {
         return;
     }
@@ -127,10 +129,11 @@ fn on_click(model: Model, event: &web_sys::MouseEvent) {
         menu::open(model, &card);
     } else if target.closest("a, button").ok().flatten().is_none()
         && let Some(link) = card.query_selector("[data-open]").ok().flatten()
-        && let Ok(link) = link.dyn_into::<web_sys::HtmlElement>()
+        && let Some(to) = link.get_attribute("href")
     {
         // The whole card opens the objective; the link stays the one thing for keys and screen readers.
-        link.click();
+        // No click on it from here: it would come back to this handler while it runs.
+        go(&to, NavigateOptions::default());
     }
 }
 

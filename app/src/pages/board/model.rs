@@ -12,11 +12,14 @@ use opkit_domain::objective::Status;
 use opkit_domain::state_machine::{self, Trigger};
 use opkit_domain::view::{BoardFilter, BoardView, CardView, LaneView};
 
+use crate::api::Refusal;
 use crate::api::board::{MovedView, lane, move_card, reorder_card, totals};
+use crate::api::objective::{Act, decide};
 use crate::live::{self, Live};
 use crate::socket::Link;
 use crate::ui::clock::{Clock, use_clock};
-use crate::ui::toast::{Toasts, use_toasts};
+use crate::ui::parts::waits_for;
+use crate::ui::toast::{Toasts, Undo, use_toasts};
 
 /// Cards of a lane that stand in the page at most.
 pub(crate) const SHOWN: usize = 90;
@@ -269,7 +272,7 @@ impl Model {
                     self.take_more(lane_, cards, total);
                     super::lane::look_again(lane_.status);
                 }
-                Err(error) => self.toasts.failed("The rest of the lane did not come.", &error),
+                Err(refusal) => self.toasts.failed("The rest of the lane did not come.", &refusal),
             }
         });
     }
@@ -328,9 +331,13 @@ impl Model {
             match move_card(id, to, Some(before.version)).await {
                 Ok(MovedView { card, message }) => {
                     self.apply(&Arc::new(card), true);
-                    self.toasts.good(message);
+                    if to == Status::Cancelled {
+                        self.toasts.with_undo(message, self.undo(&before));
+                    } else {
+                        self.toasts.good(message);
+                    }
                 }
-                Err(error) => self.take_back(&before, &error),
+                Err(refusal) => self.take_back(&before, &refusal),
             }
         });
     }
@@ -357,15 +364,30 @@ impl Model {
         spawn_local(async move {
             match reorder_card(id, next).await {
                 Ok(card) => self.apply(&Arc::new(card), true),
-                Err(error) => self.take_back(&before, &error),
+                Err(refusal) => self.take_back(&before, &refusal),
             }
         });
     }
 
-    fn take_back(self, before: &Arc<CardView>, error: &ServerFnError) {
+    /// Brings a cancelled card back. What was running does not run on: then it is not called undo.
+    fn undo(self, before: &CardView) -> Undo {
+        let (id, toasts) = (before.id, self.toasts);
+        let label = if before.status == Status::Queue { "Undo" } else { "Bring it back" };
+        let run = move || {
+            spawn_local(async move {
+                match decide(id, Act::Restore).await {
+                    Ok(message) => toasts.good(message),
+                    Err(refusal) => toasts.failed(format!("#{id} stays cancelled."), &refusal),
+                }
+            });
+        };
+        Undo { label, run: Arc::new(run) }
+    }
+
+    fn take_back(self, before: &Arc<CardView>, refusal: &Refusal) {
         // Something newer may have come meanwhile; then that stands.
         self.apply(before, true);
-        self.toasts.failed(format!("#{} moved back to {}.", before.id, before.status.label()), error);
+        self.toasts.failed(format!("#{} moved back to {}.", before.id, before.status.label()), refusal);
     }
 
     fn first_position(self, status: Status) -> i64 {
@@ -402,6 +424,10 @@ fn comes_before(status: Status, a: &CardView, b: &CardView) -> bool {
 /// What a lane says to a card.
 pub(crate) fn offer(card: &CardView, to: Status) -> Offer {
     match state_machine::drag(&card.facts(), to) {
+        Ok(Trigger::StartNext) if !card.waits_for.is_empty() => {
+            // The engine says the same; nobody should have to drop the card to hear it.
+            Offer::Refuses(card.waits_for.first().map(|first| waits_for(*first)).unwrap_or_default())
+        }
         Ok(trigger) => {
             let (act, then) = words(trigger);
             Offer::Takes { act, then }
@@ -435,6 +461,12 @@ fn words(trigger: Trigger) -> (&'static str, &'static str) {
         | Trigger::Resume
         | Trigger::Reopen => ("move", ""),
     }
+}
+
+/// Whole pixels: writing fractions takes a bundle more code than it is worth.
+#[allow(clippy::cast_possible_truncation)] // A place in a window.
+pub(crate) fn px(length: f64) -> i32 {
+    length.round() as i32
 }
 
 /// The card that has the focus.

@@ -2,6 +2,7 @@
 
 use leptos::prelude::*;
 use leptos::task::spawn_local;
+use opkit_domain::ids::ObjectiveId;
 use opkit_domain::objective::{Attention, Integration, Status};
 use opkit_domain::view::CardView;
 
@@ -9,7 +10,7 @@ use super::Page;
 use crate::api::objective::{Act, decide};
 use crate::ui::dialog::Confirm;
 use crate::ui::icons::{drawn, icon, icon14, status_mark};
-use crate::ui::parts::value;
+use crate::ui::parts::{value, waits_for};
 use crate::ui::toast::{Toasts, use_toasts};
 
 /// What the person has typed and chosen.
@@ -42,8 +43,8 @@ impl Desk {
                     }
                     self.page.refresh();
                 }
-                Err(error) => {
-                    self.toasts.failed(format!("#{id} stays as it is."), &error);
+                Err(refusal) => {
+                    self.toasts.failed(format!("#{id} stays as it is."), &refusal);
                     self.page.refresh();
                 }
             }
@@ -66,6 +67,8 @@ struct Key {
     passed: bool,
     live: bool,
     hold: bool,
+    /// Another objective that must be done first.
+    waits: Option<ObjectiveId>,
     criteria: u32,
     rounds: usize,
     base: String,
@@ -118,6 +121,7 @@ fn key_of(card: &CardView, base: &str, integrated: &Option<String>) -> Key {
         passed: card.passed,
         live: card.session.is_some(),
         hold: card.hold,
+        waits: card.waits_for.first().copied(),
         criteria: card.criteria,
         rounds: card.rounds.len(),
         base: base.to_owned(),
@@ -379,19 +383,25 @@ fn planning(desk: Desk, key: &Key) -> AnyView {
 
 fn queue(desk: Desk, key: &Key) -> AnyView {
     let hold = key.hold;
+    let text = match (key.waits, hold) {
+        (Some(first), false) => waits_for(first),
+        (Some(first), true) => format!("{} It is on hold, too.", waits_for(first)),
+        (None, true) => "It is on hold and does not start until you release it.".to_owned(),
+        (None, false) => "It starts by itself when a slot and an account are free.".to_owned(),
+    };
+    let next = key
+        .waits
+        .is_none()
+        .then(|| button(desk, "btn btn-primary btn-block", "Start next", || Act::StartNext));
     let body = view! {
-        <p class="ink2">
-            {if hold {
-                "It is on hold and does not start until you release it."
-            } else {
-                "It starts by itself when a slot and an account are free."
-            }}
+        <p class="ink2" data-why="">
+            {text}
         </p>
         {if hold {
             button(desk, "btn btn-primary btn-block", "Release the hold", || Act::Hold(false))
         } else {
             view! {
-                {button(desk, "btn btn-primary btn-block", "Start next", || Act::StartNext)}
+                {next}
                 {button(desk, "btn btn-block", "Hold it", || Act::Hold(true))}
             }
                 .into_any()
@@ -410,7 +420,7 @@ fn running(desk: Desk, key: &Key) -> AnyView {
         (_, false) => "Waits for its next session",
     };
     let body = view! {
-        {text_field("Message to the agent", "Read at its next turn. Reviewers get no messages.", "message", desk.message)}
+        {text_field("Message for the next session", "The objective's next session reads it. Reviewers get no messages.", "message", desk.message)}
         <button
             class="btn btn-block"
             type="button"

@@ -18,11 +18,13 @@ use leptos_router::hooks::{use_params_map, use_query_map};
 use opkit_domain::event::Feed;
 use opkit_domain::ids::ObjectiveId;
 
-use crate::api::objective::{ObjectivePage, context_text, objective};
+use crate::api::objective::{ObjectivePage, objective, read_context, read_objective};
+use crate::api::{Answer, Refusal, Why};
 use crate::live;
 use crate::ui::clock::use_clock;
+use crate::ui::data::{load, shown_or};
 use crate::ui::icons::{icon, icon12};
-use crate::ui::parts::{answer_with, failed};
+use crate::ui::parts::{failed, missing};
 
 /// The page's data; parts of the page read it and are drawn anew when it changes.
 #[derive(Clone, Copy)]
@@ -89,34 +91,32 @@ const TABS: [(&str, &str); 6] = [
 #[component]
 pub(crate) fn Objective() -> impl IntoView {
     let params = use_params_map();
-    let id = Memo::new(move |_| params.with(|p| p.get("id")).and_then(|id| id.parse::<ObjectiveId>().ok()));
-    let data = Resource::new_blocking(
-        move || id.get(),
-        |id| async move { objective(id.unwrap_or(ObjectiveId(0))).await },
-    );
+    let given = Memo::new(move |_| params.with(|p| p.get("id")).unwrap_or_default());
+    let data = load(move || given.get(), move || read_given(given.get_untracked()));
     let clock = use_clock();
     view! {
-        <Transition fallback=|| {
-            view! {
-                <div class="page">
-                    <div class="skeleton"></div>
-                </div>
-            }
-        }>
-            {move || Suspend::new(async move {
-                match data.await {
-                    Ok(page) => {
-                        clock.seed(page.view.now);
-                        view! { <Loaded page /> }.into_any()
-                    }
-                    Err(error) => {
-                        answer_with(404);
-                        failed("This objective is not here", &error)
-                    }
-                }
-            })}
-        </Transition>
+        {shown_or(
+            data,
+            move |page: ObjectivePage| {
+                clock.seed(page.view.now);
+                view! { <Loaded page /> }.into_any()
+            },
+            |refusal| missing("This objective is not here", refusal),
+        )}
     }
+}
+
+/// What the address names; what is no number is no objective.
+async fn read_given(given: String) -> Result<Answer, ServerFnError> {
+    match given.parse::<ObjectiveId>() {
+        Ok(id) => read_objective(id).await,
+        Err(_) => Ok(no_objective(&given)),
+    }
+}
+
+/// There is none of this name.
+pub(crate) fn no_objective(given: &str) -> Answer {
+    Answer::Refused(Refusal::new(Why::NotFound, format!("There is no objective “{given}”.")))
 }
 
 #[component]
@@ -279,12 +279,15 @@ fn notes(page: &ObjectivePage) -> AnyView {
 fn context(page: Page) -> AnyView {
     let chosen =
         RwSignal::new(page.data.with_untracked(|page| page.view.sessions.first().map(|s| s.id.clone())));
-    let text = Resource::new_blocking(
-        move || chosen.get(),
-        |id| async move {
-            match id {
-                Some(id) => context_text(id).await.map(Some),
-                None => Ok(None),
+    let text = load(
+        move || chosen.with(|id| id.as_ref().map(ToString::to_string).unwrap_or_default()),
+        move || {
+            let id = chosen.get_untracked();
+            async move {
+                match id {
+                    Some(id) => read_context(id).await,
+                    None => Ok(Answer::View(vec![0])),
+                }
             }
         },
     );
@@ -315,30 +318,25 @@ fn context(page: Page) -> AnyView {
     };
     view! {
         <div class="row wrap">{choice}</div>
-        <Transition fallback=|| view! { <div class="skeleton"></div> }>
-            {move || Suspend::new(async move {
-                match text.await {
-                    Ok(Some(text)) => {
-                        view! {
-                            <pre class="panel context-text" data-context="">
-                                {text}
-                            </pre>
-                        }
-                            .into_any()
-                    }
-                    Ok(None) => {
-                        view! {
-                            <div class="empty">
-                                <h2>"No session yet"</h2>
-                                <p>"What an agent gets to read stands here, word for word, once one has started."</p>
-                            </div>
-                        }
-                            .into_any()
-                    }
-                    Err(error) => failed("The context could not be read", &error),
-                }
-            })}
-        </Transition>
+        {shown_or(text, context_of, |refusal| failed("The context could not be read", refusal))}
     }
     .into_any()
+}
+
+fn context_of(text: Option<String>) -> AnyView {
+    match text {
+        Some(text) => view! {
+            <pre class="panel context-text" data-context="">
+                {text}
+            </pre>
+        }
+        .into_any(),
+        None => view! {
+            <div class="empty">
+                <h2>"No session yet"</h2>
+                <p>"What an agent gets to read stands here, word for word, once one has started."</p>
+            </div>
+        }
+        .into_any(),
+    }
 }

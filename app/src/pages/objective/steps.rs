@@ -108,8 +108,12 @@ fn fact(view: &ObjectiveView, status: Status, is_now: bool, time: Option<i64>) -
                 .clone()
                 .unwrap_or_else(|| format!("{} ago", format::age(view.now - card.since))),
             Status::Queue if card.hold => format!("on hold, {since}"),
+            Status::Queue => match card.waits_for.first() {
+                Some(first) => format!("waits for #{first}, {since}"),
+                None => format!("for {since}"),
+            },
             Status::Cancelled => format!("{} ago", format::age(view.now - card.since)),
-            Status::Planning | Status::Queue | Status::Working | Status::AiReview => format!("for {since}"),
+            Status::Planning | Status::Working | Status::AiReview => format!("for {since}"),
         };
     }
     match (status, spent) {

@@ -16,12 +16,14 @@ use opkit_domain::view::SessionView;
 use wasm_bindgen::JsCast;
 
 use crate::api::objective::{Act, decide};
-use crate::api::places::{SessionPage, session, stop_session};
+use crate::api::places::{SessionPage, read_session, stop_session};
+use crate::api::{Answer, Refusal, Why};
 use crate::format;
 use crate::ui::clock::use_clock;
+use crate::ui::data::{load, shown_or};
 use crate::ui::icons::{drawn, icon, icon14, role_label, role_mark, role_pulse};
 use crate::ui::keys::is_typing;
-use crate::ui::parts::{answer_with, failed, value};
+use crate::ui::parts::{missing, value};
 use crate::ui::toast::use_toasts;
 use screen::Signals;
 
@@ -29,32 +31,29 @@ use screen::Signals;
 #[component]
 pub(crate) fn Terminal() -> impl IntoView {
     let params = use_params_map();
-    let id = Memo::new(move |_| params.with(|p| p.get("id")).and_then(|id| id.parse::<SessionId>().ok()));
-    let data = Resource::new_blocking(
-        move || id.get(),
-        |id| async move {
-            match id {
-                Some(id) => session(id).await,
-                None => Err(ServerFnError::new("The address holds no session id.")),
-            }
-        },
-    );
+    let given = Memo::new(move |_| params.with(|p| p.get("id")).unwrap_or_default());
+    let data = load(move || given.get(), move || read_given(given.get_untracked()));
     let clock = use_clock();
     view! {
-        <Transition fallback=|| view! { <div class="skeleton"></div> }>
-            {move || Suspend::new(async move {
-                match data.await {
-                    Ok(page) => {
-                        clock.seed(page.now);
-                        view! { <Loaded page /> }.into_any()
-                    }
-                    Err(error) => {
-                        answer_with(404);
-                        failed("This session is not here", &error)
-                    }
-                }
-            })}
-        </Transition>
+        {shown_or(
+            data,
+            move |page: SessionPage| {
+                clock.seed(page.now);
+                view! { <Loaded page /> }.into_any()
+            },
+            |refusal| missing("This session is not here", refusal),
+        )}
+    }
+}
+
+/// What the address names; what is no id is no session.
+async fn read_given(given: String) -> Result<Answer, ServerFnError> {
+    match given.parse::<SessionId>() {
+        Ok(id) => read_session(id).await,
+        Err(_) => {
+            let text = format!("There is no session “{given}”.");
+            Ok(Answer::Refused(Refusal::new(Why::NotFound, text)))
+        }
     }
 }
 
@@ -214,7 +213,7 @@ fn interrupt(session: &SessionView, shown: Signals) -> AnyView {
                 spawn_local(async move {
                     match stop_session(id).await {
                         Ok(()) => toasts.good("The session is being stopped. It gets 10 seconds to save."),
-                        Err(error) => toasts.failed("It was not stopped.", &error),
+                        Err(refusal) => toasts.failed("It was not stopped.", &refusal),
                     }
                     busy.try_set(false);
                 });
@@ -264,12 +263,7 @@ fn tools(shown: Signals, find: NodeRef<Input>, size: RwSignal<u8>) -> AnyView {
                         }
                     }
                 />
-                <span class="meta num">
-                    {move || {
-                        let (at, count) = shown.hits.get();
-                        if count > 0 { format!("{at} of {count}") } else { String::new() }
-                    }}
-                </span>
+                {count(shown)}
             </label>
             <button class="btn btn-icon btn-quiet" type="button" aria-label="Previous match" on:click=|_| screen::next_hit(false)>
                 {icon("up")}
@@ -305,6 +299,21 @@ fn tools(shown: Signals, find: NodeRef<Input>, size: RwSignal<u8>) -> AnyView {
                 {icon("plus")}
             </button>
         </div>
+    }
+    .into_any()
+}
+
+/// Which match is shown, or that there is none.
+fn count(shown: Signals) -> AnyView {
+    let text = move || match (shown.hits.get(), shown.searching.get()) {
+        ((_, 0), true) => "No match in the loaded lines".to_owned(),
+        ((_, 0), false) => String::new(),
+        ((at, count), _) => format!("{at} of {count}"),
+    };
+    view! {
+        <span class="meta num find-count" role="status">
+            {text}
+        </span>
     }
     .into_any()
 }
@@ -371,7 +380,7 @@ fn jump(shown: Signals) -> AnyView {
     .into_any()
 }
 
-/// Messages go to the objective: the agent reads them at its next turn.
+/// Messages go to the objective: its next session reads them.
 fn foot(session: &SessionView, shown: Signals) -> AnyView {
     let toasts = use_toasts();
     let text = RwSignal::new(String::new());
@@ -391,7 +400,7 @@ fn foot(session: &SessionView, shown: Signals) -> AnyView {
                     text.try_set(String::new());
                     toasts.good(answer);
                 }
-                Err(error) => toasts.failed("The message was not sent.", &error),
+                Err(refusal) => toasts.failed("The message was not sent.", &refusal),
             }
             busy.try_set(false);
         });
@@ -409,8 +418,8 @@ fn foot(session: &SessionView, shown: Signals) -> AnyView {
                 <input
                     class="input"
                     name="message"
-                    aria-label="Message to the agent"
-                    placeholder="Message, read at the next turn"
+                    aria-label="Message for the next session"
+                    placeholder="Message for the next session"
                     autocomplete="off"
                     prop:value=move || text.get()
                     on:input=move |event| text.set(value(&event))
@@ -439,7 +448,7 @@ fn foot(session: &SessionView, shown: Signals) -> AnyView {
     .into_any()
 }
 
-/// `/` searches, `F` follows, `[` and `]` go to the first and last error.
+/// `/` searches, `F` and End follow, Home goes to the start, `[` and `]` to the first and last error.
 fn keys(shown: Signals, find: NodeRef<Input>) {
     Effect::new(move |_| {
         let listener = window_event_listener(leptos::ev::keydown, move |event| {
@@ -458,7 +467,8 @@ fn keys(shown: Signals, find: NodeRef<Input>) {
                         input.focus().ok();
                     }
                 }
-                "f" | "F" => screen::follow(),
+                "f" | "F" | "End" => screen::follow(),
+                "Home" => screen::start(),
                 "[" => error(false).into_iter().for_each(screen::go_to),
                 "]" => error(true).into_iter().for_each(screen::go_to),
                 _ => return,

@@ -37,6 +37,8 @@ pub(crate) struct Signals {
     pub(crate) earlier: RwSignal<u64>,
     /// The match that is shown (from 1) and how many there are.
     pub(crate) hits: RwSignal<(usize, usize)>,
+    /// Something is searched for.
+    pub(crate) searching: RwSignal<bool>,
 }
 
 impl Signals {
@@ -51,6 +53,7 @@ impl Signals {
             unseen: RwSignal::new(0),
             earlier: RwSignal::new(0),
             hits: RwSignal::new((0, 0)),
+            searching: RwSignal::new(false),
         }
     }
 }
@@ -164,6 +167,11 @@ pub(crate) fn next_hit(forward: bool) {
 /// Goes to a line, loaded or not.
 pub(crate) fn go_to(line: u64) {
     with(|screen| screen.go_to(line));
+}
+
+/// Goes to the first line of the record.
+pub(crate) fn start() {
+    with(Screen::start);
 }
 
 /// The text of the loaded lines.
@@ -301,7 +309,8 @@ impl Screen {
             self.paint();
         }
         if let Some(goal) = self.goal.take() {
-            self.show(goal);
+            // What was wanted may have left the record meanwhile.
+            self.show(goal.max(self.base));
         }
     }
 
@@ -384,6 +393,18 @@ impl Screen {
         self.ask(line.saturating_sub(RANGE / 2), RANGE);
     }
 
+    fn start(&mut self) {
+        if self.lines.is_empty() {
+            return;
+        }
+        if self.base <= self.oldest {
+            self.pause();
+            self.frame.set_scroll_top(0);
+        } else {
+            self.go_to(self.oldest);
+        }
+    }
+
     fn show(&self, line: u64) {
         let found = self.list.query_selector(&format!("[data-line=\"{line}\"]")).ok().flatten();
         let Some(row) = found.and_then(|row| row.dyn_into::<HtmlElement>().ok()) else { return };
@@ -396,6 +417,7 @@ impl Screen {
 
     fn search(&mut self, query: &str) {
         let old = std::mem::replace(&mut self.query, query.to_lowercase());
+        self.shown.searching.set(!self.query.is_empty());
         for (at, line) in self.lines.iter().enumerate() {
             let text = paint::plain(line).to_lowercase();
             let had = !old.is_empty() && text.contains(&old);

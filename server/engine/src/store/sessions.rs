@@ -162,12 +162,15 @@ impl Store {
     pub(crate) async fn sessions(&self, scope: Scope, query: &SessionQuery) -> Result<Vec<SessionView>> {
         let rows: Vec<ViewRow> = sqlx::query_as(AssertSqlSafe(format!(
             "{VIEW} WHERE s.client_id = $1 AND ($2 IS NULL OR s.objective_id = $2) AND (NOT $3 OR s.state <> 'ended')
+             AND ($5 IS NULL OR s.started_at < (SELECT started_at FROM session WHERE id = $5)
+                  OR (s.started_at = (SELECT started_at FROM session WHERE id = $5) AND s.id > $5))
              ORDER BY s.started_at DESC, s.id LIMIT $4"
         )))
         .bind(scope.client.0)
         .bind(query.objective.map(|id| id.0))
         .bind(query.live_only)
         .bind(if query.limit == 0 { 200 } else { query.limit.min(1000) })
+        .bind(query.after.as_ref().map(SessionId::as_str))
         .fetch_all(&self.read)
         .await?;
         rows.into_iter().map(view).collect()

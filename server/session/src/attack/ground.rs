@@ -1,27 +1,31 @@
 //! The ground of the attacks: a data directory in miniature, with everything that a session must not reach.
 
-use std::collections::BTreeMap;
+mod look;
+
 use std::fs::{self, File, Permissions};
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use opkit_domain::session::{GuardPolicy, Identity, WallMode, WallProof, WallSpec};
 
+use super::layout::{identity, lay_out, open_to_all};
+use super::raw::call;
 use super::table::Goal;
 use crate::enter::{EnterReport, EnterSpec, Entry, ProcessLimits};
 
 /// Stands in everything that must not be read.
-const CANARY: &str = "opkit-canary-7f3a";
+pub(super) const CANARY: &str = "opkit-canary-7f3a";
 
 /// The product's list (`server/engine/src/session_manager/spec.rs`); keep both alike.
 const SYSTEM_READS: &[&str] = &[
@@ -46,8 +50,11 @@ const SYSTEM_READS: &[&str] = &[
     "/run/systemd/resolve",
 ];
 
-const OWN: &[&str] = &["cc-worktree-42", "memory", "scratch", "state/work"];
-const OTHER: &str = "5c1e7a2e-0000-4000-8000-000000000041";
+pub(super) const OWN: &[&str] = &["cc-worktree-42", "memory", "scratch", "state/work"];
+pub(super) const OTHER: &str = "5c1e7a2e-0000-4000-8000-000000000041";
+
+/// Grounds of this process so far.
+static GROUNDS: AtomicU32 = AtomicU32::new(0);
 
 /// What a program behind the wall left.
 pub(super) struct Ran {
@@ -78,9 +85,6 @@ impl Ran {
     }
 }
 
-/// Paths outside and what is there.
-pub(super) type Look = BTreeMap<PathBuf, (u32, Vec<u8>)>;
-
 pub(super) struct Ground {
     root: PathBuf,
     identity: Option<Identity>,
@@ -92,6 +96,10 @@ pub(super) struct Ground {
     tmux: Option<Child>,
     /// Open for writing outside, and inherited by everything that is started.
     leak: File,
+    /// A System V segment outside: its key and its number.
+    memory: (u32, usize),
+    /// Without this there is no wall: the control that shows that the attacks are real.
+    walled: bool,
 }
 
 impl Drop for Ground {
@@ -103,18 +111,20 @@ impl Drop for Ground {
         for path in self.far_markers() {
             let _ = fs::remove_file(path);
         }
+        let _ = call(libc::SYS_shmctl, &[self.memory.1, libc::IPC_RMID as usize, 0]);
         let _ = fs::remove_dir_all(&self.root);
     }
 }
 
 impl Ground {
-    pub(super) fn new(program: &Path, dir: Option<&Path>) -> anyhow::Result<Ground> {
+    pub(super) fn new(program: &Path, dir: Option<&Path>, walled: bool) -> anyhow::Result<Ground> {
         let identity = identity();
         let base = dir.map_or_else(std::env::temp_dir, Path::to_owned).canonicalize()?;
-        let root = base.join(format!("opkit-attack-{}", std::process::id()));
+        let number = GROUNDS.fetch_add(1, Ordering::Relaxed);
+        let root = base.join(format!("opkit-attack-{}-{number}", std::process::id()));
         fs::create_dir(&root).with_context(|| format!("{} cannot be made", root.display()))?;
         let made = lay_out(&root, program).and_then(|()| open_to_all(&root, identity.as_ref()));
-        let made = made.and_then(|()| Ground::occupy(&root, identity));
+        let made = made.and_then(|()| Ground::occupy(&root, identity, walled));
         if made.is_err() {
             let _ = fs::remove_dir_all(&root);
         }
@@ -122,7 +132,7 @@ impl Ground {
     }
 
     /// Starts what is to be attacked.
-    fn occupy(root: &Path, identity: Option<Identity>) -> anyhow::Result<Ground> {
+    fn occupy(root: &Path, identity: Option<Identity>, walled: bool) -> anyhow::Result<Ground> {
         let leak = File::options().append(true).open(root.join("open/leak"))?;
         rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty())?;
         let mut doors = Vec::new();
@@ -136,24 +146,14 @@ impl Ground {
         ];
         doors.iter().try_for_each(|door| door.set_nonblocking(true))?;
         datagrams.iter().try_for_each(|door| door.set_nonblocking(true))?;
-        let user = |command: &mut Command| {
-            if let Some(identity) = &identity {
-                command.uid(identity.uid).gid(identity.gid);
-            }
-            command
-                .current_dir(root.join("open"))
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            command.env_clear().env("PATH", path_variable()).env("SECRET", CANARY);
-            command.spawn()
-        };
-        let target = user(Command::new("/bin/sleep").arg("900"))?;
+        let user = identity.as_ref();
+        let target = start(root, user, &mut sleeper())?;
         let server = ["-f", "/dev/null", "-S"];
         let mut tmux = Command::new("tmux");
         tmux.args(server).arg(root.join("run/tmux")).arg("-D");
-        let tmux = user(&mut tmux).ok();
+        let tmux = start(root, user, &mut tmux).ok();
         let tcp = TcpListener::bind("127.0.0.1:0")?;
+        let memory = shared_memory()?;
         let ground = Ground {
             root: root.to_owned(),
             identity,
@@ -164,6 +164,8 @@ impl Ground {
             target,
             tmux,
             leak,
+            memory,
+            walled,
         };
         for name in DOORS.iter().chain(&["notify"]) {
             fs::set_permissions(root.join("run").join(name), Permissions::from_mode(0o777))?;
@@ -214,6 +216,7 @@ impl Ground {
             ("{BIN}", at("bin/build")),
             ("{PID}", self.target.id().to_string()),
             ("{FD}", self.leak.as_raw_fd().to_string()),
+            ("{KEY}", self.memory.0.to_string()),
             ("{TAG}", self.tag()),
             ("{ABSTRACT}", abstract_name(&self.root)),
             ("{TCP}", self.tcp.local_addr().map(|at| at.to_string()).unwrap_or_default()),
@@ -261,6 +264,17 @@ impl Ground {
         let mut read: Vec<PathBuf> = SYSTEM_READS.iter().map(PathBuf::from).collect();
         read.extend(self.writable());
         read.extend(["policy/own", "bin", "mirrors/1.git", "door"].map(|path| self.at(path)));
+        if !self.walled {
+            return WallSpec {
+                mode: WallMode::HookOnly,
+                write: self.writable(),
+                read: None,
+                block_unix_sockets: false,
+                prove_no_write: Vec::new(),
+                prove_no_read: Vec::new(),
+                prove_no_connect: Vec::new(),
+            };
+        }
         WallSpec {
             mode: WallMode::Enforced,
             write: self.writable(),
@@ -333,78 +347,6 @@ impl Ground {
         let output = String::from_utf8_lossy(&bytes.clone().unwrap_or_default()).into_owned();
         Ok(Ran { status: bytes.is_ok().then_some(status), output })
     }
-
-    /// Everything outside the session's own places.
-    pub(super) fn look(&self) -> Look {
-        let mut look = Look::new();
-        let own = self.writable();
-        let mut left = vec![self.root.clone()];
-        while let Some(dir) = left.pop() {
-            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-                let path = entry.path();
-                let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-                if own.contains(&path) {
-                    continue;
-                }
-                let what = if meta.is_dir() {
-                    left.push(path.clone());
-                    Vec::new()
-                } else if meta.len() > 64 << 10 || !meta.is_file() {
-                    format!("{} {} {}", meta.ino(), meta.len(), meta.mtime_nsec()).into_bytes()
-                } else {
-                    fs::read(&path).unwrap_or_default()
-                };
-                look.insert(path, (meta.mode() & libc::S_IFMT, what));
-            }
-        }
-        for path in self.far_markers() {
-            if path.exists() {
-                look.insert(path, (0, Vec::new()));
-            }
-        }
-        look
-    }
-
-    /// Markers outside the ground.
-    fn far_markers(&self) -> Vec<PathBuf> {
-        let mut dirs: Vec<PathBuf> = [
-            "/tmp",
-            "/var/tmp",
-            "/dev/shm",
-            "/etc",
-            "/usr/local/bin",
-            "/run",
-            "/var/spool/cron/crontabs",
-            "/opt",
-        ]
-        .map(PathBuf::from)
-        .to_vec();
-        dirs.extend(std::env::var_os("HOME").map(PathBuf::from));
-        let tag = format!("{}-far", self.tag());
-        dirs.into_iter().map(|dir| dir.join(&tag)).collect()
-    }
-
-    /// What a row changed, read, reached or ended outside.
-    pub(super) fn evidence(&mut self, before: &Look, ran: &Ran, goal: Goal) -> Option<String> {
-        let after = self.look();
-        let changed = |path: &&PathBuf| before.get(*path) != after.get(*path);
-        if let Some(path) = before.keys().chain(after.keys()).find(changed) {
-            return Some(format!("changed {}", self.shorten(&path.display().to_string())));
-        }
-        if ran.output.contains(CANARY) && goal != Goal::Own {
-            return Some("a secret was read".to_owned());
-        }
-        let mut bytes = [0_u8; 64];
-        let reached = self.doors.iter().any(|door| door.accept().is_ok())
-            || self.datagrams.iter().any(|door| door.recv(&mut bytes).is_ok());
-        if reached {
-            return Some("a socket was reached".to_owned());
-        }
-        if !matches!(self.target.try_wait(), Ok(None)) {
-            return Some("a process outside was ended".to_owned());
-        }
-        None
-    }
 }
 
 /// Sockets of other programs, in the ground's `run`.
@@ -416,6 +358,28 @@ fn abstract_name(root: &Path) -> String {
 
 fn path_variable() -> &'static str {
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+}
+
+/// A segment that every user may open by its key.
+fn shared_memory() -> std::io::Result<(u32, usize)> {
+    let key = 0x6f70_0000 | std::process::id() << 4 & 0xffff | GROUNDS.load(Ordering::Relaxed) & 0xf;
+    let flags = (libc::IPC_CREAT | 0o666) as usize;
+    Ok((key, call(libc::SYS_shmget, &[key as usize, 4096, flags])?))
+}
+
+fn sleeper() -> Command {
+    let mut command = Command::new("/bin/sleep");
+    command.arg("900");
+    command
+}
+
+/// Starts a program outside the wall as the agents' user, with a secret in its environment.
+fn start(root: &Path, identity: Option<&Identity>, command: &mut Command) -> std::io::Result<Child> {
+    if let Some(identity) = identity {
+        command.uid(identity.uid).gid(identity.gid);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(root.join("open"));
+    command.env_clear().env("PATH", path_variable()).env("SECRET", CANARY).spawn()
 }
 
 /// Waits until `enter` has decided, or has ended without a word.
@@ -431,139 +395,4 @@ fn wait_for(entry: &mut Entry, child: &mut Child) -> anyhow::Result<EnterReport>
         std::thread::sleep(Duration::from_millis(1));
     }
     bail!("enter did not decide within ten seconds")
-}
-
-/// For root: the agents' user, or nobody.
-fn identity() -> Option<Identity> {
-    if !rustix::process::geteuid().is_root() {
-        return None;
-    }
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let agent = users.lines().find_map(|line| {
-        let mut fields = line.strip_prefix("opkit-agent:")?.split(':').skip(1);
-        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-    });
-    let (uid, gid) = agent.unwrap_or((65534, 65534));
-    Some(Identity { uid, gid, groups: Vec::new() })
-}
-
-fn lay_out(root: &Path, program: &Path) -> anyhow::Result<()> {
-    let at = |path: &str| root.join(path);
-    let dirs = [
-        "bin/build",
-        "bin/hooks",
-        "db",
-        "keys",
-        "run",
-        "audit",
-        "door",
-        "policy/own",
-        "mirrors",
-        "open/dir",
-        "second",
-        "home/other/.ssh",
-        "work/41/memory",
-        "work/41/scratch",
-        "work/41/state/work",
-    ];
-    let own = OWN.iter().map(|name| at("work/42").join(name));
-    let others = ["sessions", "review"].map(|dir| at(dir).join(OTHER));
-    for dir in dirs.iter().map(|dir| at(dir)).chain(own).chain(others) {
-        fs::create_dir_all(dir)?;
-    }
-    fs::create_dir(at("review").join(OTHER).join("out"))?;
-    fs::copy(program, at("bin/build/opkit-session"))?;
-    fs::copy(program, at("bin/build/setuid-copy"))?;
-    let secrets = [
-        "db/opkit.db",
-        "keys/anthropic",
-        "audit/log",
-        "open/there",
-        "open/leak",
-        "home/other/.profile",
-        "home/other/.ssh/id",
-        "work/41/memory/NOTES.md",
-        "work/41/scratch/x",
-        "work/41/state/work/token",
-        "DISABLED",
-        "open/meta",
-    ];
-    secrets.iter().try_for_each(|name| fs::write(at(name), format!("{CANARY}\n")))?;
-    let session = at("sessions").join(OTHER);
-    for name in ["spec.json", "transcript.jsonl", "stop.json", "exit.json"] {
-        fs::write(session.join(name), format!("{CANARY}\n"))?;
-    }
-    fs::write(at("review").join(OTHER).join("brief.md"), CANARY)?;
-    fs::write(at("door/session-door"), "127.0.0.1:1\n")?;
-    fs::write(at("bin/hooks/prepare-commit-msg"), "#!/bin/sh\n")?;
-    fs::write(at("policy/own/policy.json"), "{}")?;
-    fs::write(at("policy/own/settings.json"), "{}")?;
-    // Both the mirror and the strangers' repositories: what is refused there is not git's own caution.
-    fs::write(at("policy/own/gitconfig"), "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n")?;
-    let meta = File::options().write(true).open(at("open/meta"))?;
-    meta.set_modified(super::inside::long_ago())?;
-    let other = at("work/41/cc-worktree-41");
-    git(root, &["init", "-q", "seed"])?;
-    fs::write(at("seed/README.md"), "# Seed\n")?;
-    git(&at("seed"), &["add", "-A"])?;
-    git(&at("seed"), &["commit", "-q", "-m", "Seed"])?;
-    git(root, &["clone", "-q", "--bare", "seed", "mirrors/1.git"])?;
-    git(root, &["clone", "-q", "seed", &other.display().to_string()])?;
-    fs::write(other.join("secret"), format!("{CANARY}\n"))?;
-    git(&other, &["add", "-A"])?;
-    git(&other, &["commit", "-q", "-m", CANARY])?;
-    fs::remove_dir_all(at("seed"))?;
-    Ok(())
-}
-
-fn git(cwd: &Path, args: &[&str]) -> anyhow::Result<()> {
-    let mut command = Command::new("git");
-    command.args(["-c", "init.templateDir=", "-c", "user.name=T", "-c", "user.email=t@example.org"]);
-    command.args(["-c", "init.defaultBranch=main", "-c", "commit.gpgSign=false"]);
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("GIT_") {
-            command.env_remove(name);
-        }
-    }
-    command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
-    let output = command.args(args).current_dir(cwd).output().context("git is needed")?;
-    if !output.status.success() {
-        bail!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
-}
-
-/// Hands everything to the agents' user and lets everyone write: only the wall shall refuse.
-fn open_to_all(root: &Path, identity: Option<&Identity>) -> anyhow::Result<()> {
-    let mut left = vec![root.to_owned()];
-    while let Some(path) = left.pop() {
-        let meta = fs::symlink_metadata(&path)?;
-        if let Some(identity) = identity {
-            lchown(&path, Some(identity.uid), Some(identity.gid))?;
-        }
-        if meta.is_symlink() {
-            continue;
-        }
-        fs::set_permissions(
-            &path,
-            Permissions::from_mode(meta.mode() | 0o666 | if meta.is_dir() { 0o111 } else { 0 }),
-        )?;
-        if meta.is_dir() {
-            for entry in fs::read_dir(&path)? {
-                left.push(entry?.path());
-            }
-        }
-    }
-    if identity.is_some() {
-        // What the service owns, as in the product, and a program that would make one root.
-        for (name, mode) in [("open/service", 0o644), ("bin/build/setuid-copy", 0o4755)] {
-            let path = root.join(name);
-            if name == "open/service" {
-                fs::write(&path, CANARY)?;
-            }
-            lchown(&path, Some(0), Some(0))?;
-            fs::set_permissions(&path, Permissions::from_mode(mode))?;
-        }
-    }
-    Ok(())
 }

@@ -201,6 +201,10 @@ fn processes(name: &str, arg: &str) -> Option<io::Result<()>> {
             let limit = [1_u64, 1];
             call(libc::SYS_prlimit64, &[pid, libc::RLIMIT_CPU as usize, at(&limit), 0]).map(drop)
         }
+        // The "process" is a key here.
+        "shared memory" => call(libc::SYS_shmget, &[pid, 0, 0])
+            .and_then(|id| call(libc::SYS_shmat, &[id, 0, libc::SHM_RDONLY as usize]))
+            .map(drop),
         "nice" => call(libc::SYS_setpriority, &[libc::PRIO_PROCESS as usize, pid, 19]).map(drop),
         "its namespaces" => {
             handle().and_then(|fd| call(libc::SYS_setns, &[fd, libc::CLONE_NEWNS as usize])).map(drop)
@@ -238,7 +242,10 @@ fn sockets(name: &str, arg: &str) -> Option<io::Result<()>> {
             let family = libc::AF_UNIX as usize | 1 << 32;
             call(libc::SYS_socket, &[family, libc::SOCK_STREAM as usize, 0]).map(drop)
         }
-        "io_uring" => call(libc::SYS_io_uring_setup, &[4, at(&[0_u64; 15])]).map(drop),
+        "io_uring" => {
+            let mut parameters = [0_u64; 15];
+            call(libc::SYS_io_uring_setup, &[4, std::ptr::from_mut(&mut parameters) as usize]).map(drop)
+        }
         "vsock" => {
             call(libc::SYS_socket, &[libc::AF_VSOCK as usize, libc::SOCK_STREAM as usize, 0]).map(drop)
         }

@@ -352,7 +352,6 @@ const DAEMONS: Shell = &[
     ("at", "at", "echo 'touch {OPEN}/m' | at now"),
     ("cron", "crontab", "crontab -l && echo reached > {OPEN}/m"),
     ("kill", "", "kill -9 {PID}"),
-    ("kill of everything", "", "kill -9 -1 {PID}"),
 ];
 
 const RIGHTS: Shell = &[
@@ -363,6 +362,7 @@ const RIGHTS: Shell = &[
     ("user namespace by unshare", "unshare", "unshare -rm mount --bind {OPEN} ."),
     ("ping", "ping", "ping -c 1 -W 1 127.0.0.1 > /dev/null; test -w /proc/sys/kernel/core_pattern"),
     ("limits by ulimit", "", "ulimit -c unlimited"),
+    ("terminal of the service", "", "echo x > /dev/tty"),
     ("control group", "", "echo $$ > /sys/fs/cgroup/cgroup.procs"),
     ("kernel log", "", "cat /dev/kmsg"),
     ("memory of the machine", "", "cat /dev/mem"),
@@ -433,11 +433,11 @@ const PROCESS_ANSWERS: Native = &[
     ("namespaces of a process", "", "its namespaces", "{PID}"),
     ("limits of a process", "", "limits", "{PID}"),
     ("nice of a process", "", "nice", "{PID}"),
+    ("shared memory by key", "", "shared memory", "{KEY}"),
 ];
 
 const SOCKETS: Native = &[
     ("control socket", "", "connect", "{RUN}/control.sock"),
-    ("tmux socket", "tmux-server", "connect", "{RUN}/tmux"),
     ("docker socket", "", "connect", "{RUN}/docker.sock"),
     ("session bus", "", "connect", "{RUN}/bus"),
     ("systemd private socket", "", "connect", "{RUN}/systemd-private"),
@@ -454,6 +454,7 @@ const SOCKETS: Native = &[
 ];
 
 const SOCKET_ANSWERS: Native = &[
+    ("tmux socket", "tmux-server", "connect", "{RUN}/tmux"),
     ("bind inside", "", "bind", "sock"),
     ("bind of an abstract name", "", "bind abstract", "{ABSTRACT}-new"),
     ("socket by x32 number", "", "x32 socket", ""),

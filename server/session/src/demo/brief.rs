@@ -23,6 +23,9 @@ pub(super) struct Brief {
     pub(super) nonce: Option<String>,
     #[serde(default)]
     pub(super) commit: Option<String>,
+    /// The commit that the branch began at.
+    #[serde(default)]
+    pub(super) base: Option<String>,
 }
 
 /// One acceptance criterion.

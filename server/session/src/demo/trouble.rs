@@ -95,6 +95,16 @@ fn flood(speech: &mut Speech, bytes: u64, bytes_per_s: Option<u64>) -> anyhow::R
     Ok(())
 }
 
+/// Whether this objective met the limit before: then another account does the work. Leaves a mark in scratch.
+pub(super) fn limited_before() -> std::io::Result<bool> {
+    let mark = std::env::temp_dir().join("demo-usage-limit-met");
+    match std::fs::OpenOptions::new().write(true).create_new(true).open(mark) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// The provider's refusal, as the real CLI tells it.
 pub(super) fn usage_limit(speech: &mut Speech) -> Ending {
     let now = crate::files::now_ms() / 1000;

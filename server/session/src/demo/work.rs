@@ -25,8 +25,20 @@ pub(super) enum Claim {
 pub(super) fn good(speech: &mut Speech, brief: &Brief) -> Ending {
     speech.say("First I look whether the branch already meets the criteria.")?;
     let log = speech.run(&["git", "log", "--oneline", "-n", "5"])?;
-    let mine =
-        speech.run(&["git", "log", "--fixed-strings", "--grep", SIGNATURE, "--format=%h", "-n", "1"])?;
+    // Only what this branch has beyond its base: merged work of earlier objectives carries the same signature.
+    let range = brief.base.as_deref().map_or_else(|| "HEAD".to_owned(), |base| format!("{base}..HEAD"));
+    let mine = speech.run(&[
+        "git",
+        "log",
+        "--fixed-strings",
+        "--grep",
+        SIGNATURE,
+        "--format=%h",
+        "-n",
+        "1",
+        &range,
+        "--",
+    ])?;
     let has_checks = brief.criteria.iter().any(|criterion| criterion.check.is_some());
     if log.ok && !mine.output.trim().is_empty() && brief.findings.is_empty() && has_checks {
         let results = run_checks(speech, brief)?;

@@ -16,8 +16,12 @@ use super::writers;
 const MAX_BYTES: usize = 64 << 10;
 /// More open brackets than this are not read: the parser recurses.
 const MAX_DEPTH: usize = 40;
+/// More separators than this are not read: a chain of pipes costs more than its length.
+const MAX_SEPARATORS: usize = 1000;
 /// Shells inside shells.
 const MAX_NESTED: u32 = 4;
+/// Scripts and substitutions in one command.
+const MAX_SCRIPTS: u32 = 100;
 
 /// What the grammar found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +42,7 @@ pub(super) fn judge(command: &str, cwd: &Path, is_outside: &dyn Fn(&Path) -> boo
         is_outside,
         found: Finding::default(),
         depth: 0,
+        scripts: 0,
         variables: vec![],
     };
     walk.script(command);
@@ -51,6 +56,7 @@ pub(super) struct Walk<'a> {
     is_outside: &'a dyn Fn(&Path) -> bool,
     found: Finding,
     depth: u32,
+    scripts: u32,
     /// Assignments before the command that is looked at.
     variables: Vec<(String, Text)>,
 }
@@ -95,7 +101,14 @@ impl Walk<'_> {
 
     /// Reads and walks the text of a script.
     pub(super) fn script(&mut self, text: &str) {
-        if self.depth >= MAX_NESTED || text.len() > MAX_BYTES || deepest(text) > MAX_DEPTH {
+        self.scripts += 1;
+        let separators = || text.bytes().filter(|byte| b"|&;".contains(byte)).count();
+        if self.depth >= MAX_NESTED
+            || self.scripts > MAX_SCRIPTS
+            || text.len() > MAX_BYTES
+            || separators() > MAX_SEPARATORS
+            || deepest(text) > MAX_DEPTH
+        {
             return self.unclear();
         }
         let options = ParserOptions::default();

@@ -235,6 +235,7 @@ fn hostile_commands_cost_no_time_and_no_stack() {
         "<<E ".repeat(200),
         format!("cat > a <<'E'\n{}E\n", "a line of text with $(things) in it\n".repeat(1_000)),
         "case a in ".repeat(500),
+        "echo \"$(echo a)\" && ".repeat(2_000),
         "\u{0}\u{1}\u{1b}[".to_owned(),
     ];
     for command in &table {

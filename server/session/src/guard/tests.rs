@@ -125,6 +125,10 @@ fn a_refusal_by_the_kernel_is_explained_when_the_path_is_outside() {
         (format!("cannot open {inside}: Permission denied"), None),
         ("/etc/x: No such file or directory".to_owned(), None),
         ("/bin/bash: line 1: /tmp/x: Permission denied".to_owned(), Some("/tmp/x")),
+        (
+            "ln: failed to create hard link 'a' => '/etc/x': Invalid cross-device link".to_owned(),
+            Some("/etc/x"),
+        ),
         ("all good".to_owned(), None),
     ];
     for (text, expected) in table {

@@ -47,8 +47,7 @@ fn split(args: &[Text], with_value: &Options) -> Words {
             };
             words.options.push((name.to_owned(), value));
         } else {
-            let mut letters = text[1..].char_indices();
-            while let Some((at, letter)) = letters.next() {
+            for (at, letter) in text[1..].char_indices() {
                 let after = &text[1 + at + letter.len_utf8()..];
                 if with_value.short.contains(letter) {
                     let value = if after.is_empty() {

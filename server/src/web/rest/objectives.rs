@@ -146,7 +146,7 @@ async fn sessions(
 ) -> Answer {
     // An objective that is not there is an error, not an empty list.
     door.engine().card(actor.scope, id).await?;
-    let query = SessionQuery { objective: Some(id), live_only: false, limit: rows(params.limit)? };
+    let query = SessionQuery { objective: Some(id), limit: rows(params.limit)?, ..SessionQuery::default() };
     let sessions = door.engine().sessions(actor.scope, &query).await?;
     Ok(Json(json::list(sessions.iter().map(json::session).collect(), None)))
 }

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
-use opkit_domain::ids::ObjectiveId;
+use opkit_domain::ids::{ObjectiveId, SessionId};
 use opkit_engine::SessionQuery;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const PIECE: usize = 1 << 20;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route(Method::GET, "/api/v1/sessions", &["state", "objective", "limit"], list),
+        route(Method::GET, "/api/v1/sessions", &["state", "objective", "limit", "after"], list),
         route(Method::GET, "/api/v1/sessions/{id}", &[], get),
         route(Method::GET, "/api/v1/sessions/{id}/context", &[], context),
         route(Method::GET, "/api/v1/sessions/{id}/record", &["from"], record),
@@ -34,6 +34,7 @@ struct ListParams {
     state: Option<String>,
     objective: Option<i64>,
     limit: Option<u32>,
+    after: Option<SessionId>,
 }
 
 async fn list(
@@ -47,9 +48,11 @@ async fn list(
         Some(_) => return Err(Problem::bad("state is live or all.")),
     };
     let objective = params.objective.map(ObjectiveId);
-    let query = SessionQuery { objective, live_only, limit: rows(params.limit)? };
+    let query = SessionQuery { objective, live_only, limit: rows(params.limit)?, after: params.after };
     let sessions = door.engine().sessions(actor.scope, &query).await?;
-    Ok(Json(json::list(sessions.iter().map(json::session).collect(), None)))
+    let full = sessions.len() >= query.limit as usize;
+    let next = sessions.last().filter(|_| full).map(|session| json!(session.id));
+    Ok(Json(json::list(sessions.iter().map(json::session).collect(), next)))
 }
 
 async fn get(
