@@ -229,7 +229,7 @@ impl Ground {
     pub(super) fn shorten(&self, text: &str) -> String {
         let text = text.replace(&format!("{}-far", self.tag()), "MARKER");
         let text = text.replace(&self.root.display().to_string(), "DATA").replace(&self.tag(), "TAG");
-        let text = text.replace(OTHER, "UUID");
+        let text = text.replace(OTHER, "UUID").replace(&self.fill("{HOMEDIR}/MARKER"), "HOME/MARKER");
         let text = text.replace(&self.target.id().to_string(), "PID");
         text.chars().take(140).collect()
     }
