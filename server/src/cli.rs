@@ -57,7 +57,8 @@ fn execute(cli: Cli, criteria: Vec<opkit_domain::objective::Criterion>) -> anyho
             Command::Repos { command: ReposCommand::List { json } } => {
                 machine::list_repos(&client, json).await
             }
-            Command::Doctor => machine::doctor(&client, &data).await,
+            Command::Doctor { wall: true } => machine::doctor_wall(),
+            Command::Doctor { wall: false } => machine::doctor(&client, &data).await,
             Command::StopAll => machine::stop_all(&client, &data).await,
             Command::Enable => machine::enable(&client, &data).await,
             Command::ResumeAll => machine::resume_all(&client).await,

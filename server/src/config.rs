@@ -96,7 +96,7 @@ pub(crate) fn engine(data: &Path, build_id: &str) -> anyhow::Result<opkit_engine
 }
 
 /// `opkit-session` beside our own executable; never one found on PATH.
-fn session_binary() -> anyhow::Result<PathBuf> {
+pub(crate) fn session_binary() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("the server's own executable cannot be found")?;
     let beside = own.with_file_name("opkit-session");
     if !beside.is_file() {

@@ -35,7 +35,11 @@ pub(super) enum Command {
         command: ReposCommand,
     },
     /// Check whether this machine has what is needed
-    Doctor,
+    Doctor {
+        /// Try every known way out of a session's walls, as the agents' user, and print what the kernel answered
+        #[arg(long)]
+        wall: bool,
+    },
     /// Stop every session and let nothing new start
     StopAll,
     /// Let sessions start again after stop-all

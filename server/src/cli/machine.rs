@@ -122,6 +122,16 @@ pub(super) async fn doctor(client: &Client, data: &Path) -> anyhow::Result<ExitC
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// `doctor --wall`: the attack table against the kernel of this machine. Nothing of the installation is touched.
+pub(super) fn doctor_wall() -> anyhow::Result<ExitCode> {
+    let program = crate::config::session_binary()?;
+    let status = std::process::Command::new(&program)
+        .args(["attack", "--table"])
+        .status()
+        .with_context(|| format!("{} does not start", program.display()))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 /// `stop-all`: works without a server too, because sessions live without it.
 pub(super) async fn stop_all(client: &Client, data: &Path) -> anyhow::Result<ExitCode> {
     let stopped = match client.try_call(Method::POST, "/api/v1/stop-all", Some(json!({}))).await? {
