@@ -90,6 +90,12 @@ pub async fn send_stop() -> Result<Answer, ServerFnError> {
     super::door::told(serve::stop().await)
 }
 
+/// Starts again everything that was stopped; gives how many.
+#[server(input = Json, output = Told)]
+pub async fn send_resume_all() -> Result<Answer, ServerFnError> {
+    super::door::told(serve::resume_all().await)
+}
+
 /// Everything that waits for a person: [`NeedsView`].
 #[server(input = Json, output = Told)]
 pub async fn read_needs() -> Result<Answer, ServerFnError> {
@@ -119,6 +125,11 @@ pub async fn reorder_card(id: ObjectiveId, before: Option<ObjectiveId>) -> Resul
 /// Stops every session and sets the kill switch; gives the number stopped.
 pub async fn stop_everything() -> Result<u32, Refusal> {
     opened(send_stop().await)
+}
+
+/// Starts again everything that a person or stop-all stopped; gives how many.
+pub async fn resume_everything() -> Result<u32, Refusal> {
+    opened(send_resume_all().await)
 }
 
 #[cfg(feature = "ssr")]
@@ -177,6 +188,11 @@ mod serve {
     pub(super) async fn stop() -> Result<u32, Refusal> {
         let (engine, actor) = open()?;
         Ok(engine.stop_all(&actor).await?)
+    }
+
+    pub(super) async fn resume_all() -> Result<u32, Refusal> {
+        let (engine, actor) = open()?;
+        Ok(engine.resume_all(&actor).await?)
     }
 
     pub(super) async fn needs() -> Result<NeedsView, Refusal> {

@@ -14,7 +14,7 @@ use crate::api::objective::{objective_source, read_source, save_objective};
 use crate::api::{Answer, Why};
 use crate::ui::data::{load, shown};
 use crate::ui::icons::{icon12, kind_label};
-use crate::ui::parts::{field_error, priority_label};
+use crate::ui::parts::{awake, field_error, priority_label};
 
 /// `/objective/:id/edit`.
 #[component]
@@ -120,6 +120,7 @@ fn Form(view: ObjectiveView) -> impl IntoView {
         });
     };
     let back = format!("/objective/{id}");
+    let awake = awake();
     view! {
         <nav class="crumb" aria-label="Path">
             <a class="link" href="/">
@@ -146,7 +147,7 @@ fn Form(view: ObjectiveView) -> impl IntoView {
                 <a class="btn" href=back>
                     "Leave it as it was"
                 </a>
-                <button class="btn btn-primary" type="submit" data-save="" disabled=move || saving.busy.get()>
+                <button class="btn btn-primary" type="submit" data-save="" disabled=move || saving.busy.get() || !awake.get()>
                     {move || if saving.theirs.with(Option::is_some) { "Save over it" } else { "Save" }}
                 </button>
             </div>

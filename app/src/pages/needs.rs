@@ -8,13 +8,13 @@ use opkit_domain::ids::ObjectiveId;
 use opkit_domain::objective::{Attention, Status};
 use opkit_domain::view::CardView;
 
-use crate::api::board::{NeedsView, read_needs};
+use crate::api::board::{NeedsView, read_needs, resume_everything};
 use crate::api::objective::{Act, decide};
 use crate::ui::clock::{age, use_clock};
 use crate::ui::data::{load_once, shown};
 use crate::ui::frame;
 use crate::ui::icons::drawn;
-use crate::ui::parts::note_after;
+use crate::ui::parts::{awake, note_after};
 use crate::ui::toast::use_toasts;
 use crate::{format, live};
 
@@ -71,12 +71,44 @@ fn list(
     }
     let first = view.cards.first().map(|card| card.id);
     let count = view.cards.len();
+    let stopped = view.cards.iter().filter(|card| card.attention == Some(Attention::Stopped)).count();
     let items = view.cards.into_iter().map(|card| item(&card, first, open, asks, again)).collect_view();
     view! {
         <h1 class="page-h1 page-head">"Needs you " <span class="muted num">{count.to_string()}</span></h1>
+        {(stopped > 1).then(|| resume_button(stopped, again))}
         <ol class="needs" data-needs="">
             {items}
         </ol>
+    }
+    .into_any()
+}
+
+/// After stop-all: one action for all of them.
+fn resume_button(stopped: usize, again: impl Fn() + Copy + Send + Sync + 'static) -> AnyView {
+    let toasts = use_toasts();
+    let busy = awake();
+    view! {
+        <p class="needs-all">
+            <button
+                class="btn"
+                type="button"
+                data-resume-all=""
+                disabled=move || !busy.get()
+                on:click=move |_| {
+                    busy.set(false);
+                    spawn_local(async move {
+                        match resume_everything().await {
+                            Ok(count) => toasts.good(format!("{count} objectives start again.")),
+                            Err(refusal) => toasts.failed("Nothing was started again.".to_owned(), &refusal),
+                        }
+                        busy.try_set(true);
+                        again();
+                    });
+                }
+            >
+                {format!("Resume {stopped} stopped")}
+            </button>
+        </p>
     }
     .into_any()
 }

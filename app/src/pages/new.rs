@@ -14,7 +14,7 @@ use crate::api::objective::create_objective;
 use crate::api::places::read_repos;
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::icon14;
-use crate::ui::parts::{field_error, value};
+use crate::ui::parts::{awake, field_error, value};
 
 /// What the demo agent can play.
 const SCRIPTS: [(&str, &str); 9] = [
@@ -110,11 +110,13 @@ fn Form(repos: Vec<RepoView>) -> impl IntoView {
                 Err(refusal) => {
                     refused.set(Some(refusal.text));
                     key.set_value(String::new());
+                    request_animation_frame(show_refusal);
                 }
             }
             busy.try_set(false);
         });
     };
+    let awake = awake();
     view! {
         <form class="wide-form" method="post" on:submit=send data-new="">
             <div class="row">
@@ -131,16 +133,23 @@ fn Form(repos: Vec<RepoView>) -> impl IntoView {
             {fields::criteria(fields)}
             {agent_fields(agent, script)}
             {fields::order(fields)}
-            {field_error(move || refused.get())}
+            <div data-refused="">{field_error(move || refused.get())}</div>
             <div class="form-foot">
                 <a class="btn" href="/">
                     "Back to the board"
                 </a>
-                <button class="btn btn-primary" type="submit" data-create="" disabled=move || busy.get()>
+                <button class="btn btn-primary" type="submit" data-create="" disabled=move || busy.get() || !awake.get()>
                     {move || if fields.hold.get() { "Create, on hold" } else { "Create and queue" }}
                 </button>
             </div>
         </form>
+    }
+}
+
+/// On a phone the sentence may stand below the screen.
+fn show_refusal() {
+    if let Ok(Some(place)) = document().query_selector("[data-refused]") {
+        place.scroll_into_view();
     }
 }
 

@@ -11,7 +11,7 @@ use crate::api::places::{add_repo, read_repos};
 use crate::format;
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::icon14;
-use crate::ui::parts::{field_error, value};
+use crate::ui::parts::{awake, field_error, value};
 use crate::ui::toast::use_toasts;
 
 /// `/repositories`.
@@ -140,6 +140,7 @@ fn AddForm(done: impl Fn() + Copy + Send + Sync + 'static) -> impl IntoView {
             </div>
         }
     };
+    let awake = awake();
     view! {
         <form class="panel add-form" method="post" on:submit=send data-add-repo="">
             <h2 class="add-head">"Add a repository"</h2>
@@ -163,7 +164,7 @@ fn AddForm(done: impl Fn() + Copy + Send + Sync + 'static) -> impl IntoView {
             </label>
             {field_error(move || refused.get())}
             <div>
-                <button class="btn btn-primary" type="submit" disabled=move || busy.get()>
+                <button class="btn btn-primary" type="submit" disabled=move || busy.get() || !awake.get()>
                     {icon14("plus")}
                     "Add repository"
                 </button>

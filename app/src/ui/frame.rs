@@ -183,6 +183,7 @@ fn initials(name: &str) -> String {
 
 fn topbar(wip: Signal<WipView>, live: Live, stopping: RwSignal<bool>, frame: &FrameView) -> AnyView {
     let stopped = move || wip.with(|wip| wip.stopped.is_some());
+    let awake = crate::ui::parts::awake();
     let place = use_location().pathname;
     let title = move || title_of(&place.get());
     view! {
@@ -201,7 +202,7 @@ fn topbar(wip: Signal<WipView>, live: Live, stopping: RwSignal<bool>, frame: &Fr
                 type="button"
                 data-stop-all=""
                 title="Stop every session"
-                disabled=stopped
+                disabled=move || stopped() || !awake.get()
                 on:click=move |_| stopping.set(true)
             >
                 {icon14("power")}

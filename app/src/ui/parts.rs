@@ -172,6 +172,14 @@ pub(crate) fn field_error(error: impl Fn() -> Option<String> + Send + Sync + 'st
     .into_any()
 }
 
+/// False until the page reacts: a button that does nothing yet says so by being disabled, and a form is not sent
+/// past us by the browser.
+pub(crate) fn awake() -> RwSignal<bool> {
+    let awake = RwSignal::new(false);
+    Effect::new(move |_| awake.set(true));
+    awake
+}
+
 /// Tells the browser the right answer code when a page is an error.
 pub(crate) fn answer_with(status: u16) {
     #[cfg(feature = "ssr")]

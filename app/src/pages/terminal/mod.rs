@@ -411,6 +411,7 @@ fn foot(session: &SessionView, shown: Signals) -> AnyView {
             n => format!("{n} people watching"),
         })
     };
+    let awake = crate::ui::parts::awake();
     view! {
         <footer class="tfoot">
             <span class="meta row wide">{icon14("lock")} "Read only"</span>
@@ -424,7 +425,7 @@ fn foot(session: &SessionView, shown: Signals) -> AnyView {
                     prop:value=move || text.get()
                     on:input=move |event| text.set(value(&event))
                 />
-                <button class="btn btn-icon btn-primary" type="submit" aria-label="Send" disabled=move || busy.get()>
+                <button class="btn btn-icon btn-primary" type="submit" aria-label="Send" disabled=move || busy.get() || !awake.get()>
                     {icon("send")}
                 </button>
             </form>
