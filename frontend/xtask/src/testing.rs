@@ -7,8 +7,20 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::AddAssign;
 use std::process::{Command, Stdio};
 
-const PACKAGES: [&str; 8] =
-    ["-p", "opkit-domain", "-p", "opkit-session", "-p", "opkit-engine", "-p", "opkit"];
+const PACKAGES: [&str; 12] = [
+    "-p",
+    "opkit-domain",
+    "-p",
+    "opkit-session",
+    "-p",
+    "opkit-engine",
+    "-p",
+    "opkit",
+    "-p",
+    "opkit-app",
+    "-p",
+    "xtask",
+];
 
 /// How many tests ran, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,10 +118,15 @@ fn counted(command: &mut Command) -> Result<Count> {
 
 fn relay(pipe: impl Read, mut to: impl Write) -> Count {
     let mut sum = Count::default();
+    // nextest repeats the output of failed tests, closing lines of their own included: its summary alone counts.
+    let mut nextest = None;
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
         let text = String::from_utf8_lossy(&line);
+        if text.trim_start().starts_with("Summary [") {
+            nextest = summary(&text);
+        }
         sum += summary(&text).unwrap_or_default();
         if is_plain_count(&text) {
             // Only the sum of all runners stands alone on a line.
@@ -119,7 +136,7 @@ fn relay(pipe: impl Read, mut to: impl Write) -> Count {
         to.write_all(&line).and_then(|()| to.flush()).ok();
         line.clear();
     }
-    sum
+    nextest.unwrap_or(sum)
 }
 
 /// Reads the three summaries we know: nextest's, cargo test's, and that of `run.mjs`.
