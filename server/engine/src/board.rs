@@ -583,8 +583,11 @@ pub(crate) fn attention_note(attention: Attention, transition: &Transition, text
         | Attention::Tampered
         | Attention::Conflict
         | Attention::StartFailed
-        | Attention::Stopped
-        | Attention::NoDeliverable => text,
+        | Attention::Stopped => text,
+        // The label says the beginning already.
+        Attention::NoDeliverable => {
+            text.strip_prefix("Nothing was delivered: ").map_or(text.clone(), str::to_owned)
+        }
     }
 }
 
