@@ -7,20 +7,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::AddAssign;
 use std::process::{Command, Stdio};
 
-const PACKAGES: [&str; 12] = [
-    "-p",
-    "opkit-domain",
-    "-p",
-    "opkit-session",
-    "-p",
-    "opkit-engine",
-    "-p",
-    "opkit",
-    "-p",
-    "opkit-app",
-    "-p",
-    "xtask",
-];
+const PACKAGES: [&str; 10] =
+    ["-p", "opkit-domain", "-p", "opkit-session", "-p", "opkit-engine", "-p", "opkit", "-p", "opkit-app"];
 
 /// How many tests ran, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
