@@ -43,6 +43,12 @@ pub(crate) fn listen(sheet: RwSignal<bool>) {
                 sheet.set(true);
                 return;
             }
+            // Pressed before the sheet has the focus.
+            "Escape" if sheet.get_untracked() => {
+                event.prevent_default();
+                sheet.set(false);
+                return;
+            }
             "c" | "C" if !going => "/new",
             "n" | "N" if going => "/needs",
             "b" | "B" if going => "/",
