@@ -293,7 +293,8 @@ fn worker(data: &Path, outside: &Path) -> Script {
     let turns = vec![
         Turn::Calls(vec![write(hello.clone(), "Hello\n")]),
         Turn::Calls(vec![write(outside.join("by-tool.txt"), "x")]),
-        shell(&format!("echo x > '{}/by-shell.txt'", outside.display())),
+        // A path that only the running shell knows: the guard's grammar passes it on, the kernel refuses it.
+        shell(&format!("place='{}'; echo x > \"$place/by-shell.txt\"", outside.display())),
         // Calls that overlap, of which some fail before the guard is asked: it must not look broken.
         Turn::Calls(vec![
             ("Write", json!({ "file_path": hello })),
