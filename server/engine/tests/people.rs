@@ -120,10 +120,19 @@ async fn stop_all_stops_everything_and_only_enable_starts_again() {
     }
     let waiting = world.create(bug("app", "Waits", "good")).await;
     world.engine.resume(&world.owner, ids[0]).await.unwrap();
-    // Whatever the dispatcher does in the meantime, nothing is claimed while the switch is set.
-    for _ in 0..20 {
+    // The dispatcher has looked twice since then, and nothing was claimed while the switch is set.
+    for _ in 0..2 {
+        let before = opkit_engine::now_ms();
+        world
+            .until("the dispatcher has looked again", async || {
+                let tasks = world.engine.health(SCOPE).await.unwrap().tasks;
+                tasks
+                    .iter()
+                    .any(|task| task.name == "dispatcher" && task.last_run > Some(before))
+                    .then_some(())
+            })
+            .await;
         assert!(world.engine.sessions(SCOPE, &live).await.unwrap().is_empty());
-        tokio::task::yield_now().await;
     }
     assert!(world.engine.wip(SCOPE).await.unwrap().stopped.is_some());
     assert_eq!(world.card(waiting).await.status, Status::Queue);
