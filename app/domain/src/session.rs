@@ -214,6 +214,30 @@ pub struct WallSpec {
     pub prove_no_connect: Vec<PathBuf>,
 }
 
+/// What every session may read of the machine. Missing ones are skipped.
+/// One list for the product and for the attack table that tries it.
+pub const SYSTEM_READS: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/run/systemd/resolve",
+];
+
 /// The proof that `enter` gives at a start, stored as `proof.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WallProof {

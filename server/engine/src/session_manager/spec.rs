@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use opkit_domain::objective::Gate;
 use opkit_domain::session::{
-    Floor, FloorCommand, FloorWhen, GuardPolicy, Role, RunLimits, RunSpec, Step, WallMode, WallSpec, files,
+    Floor, FloorCommand, FloorWhen, GuardPolicy, Role, RunLimits, RunSpec, SYSTEM_READS, Step, WallMode,
+    WallSpec, files,
 };
 
 use super::hand_over;
@@ -24,29 +25,6 @@ const BUNDLE_BYTES: u64 = 512 << 20;
 
 /// Title of the step that makes the result bundle; the exit file names it when it fails.
 pub(crate) const TAKE_BRANCH: &str = "Taking the branch";
-
-/// What every session may read of the machine. Missing ones are skipped.
-const SYSTEM_READS: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix/store",
-    "/proc",
-    "/sys/devices/system/cpu",
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-    "/run/systemd/resolve",
-];
 
 /// The places of one session.
 struct Places {

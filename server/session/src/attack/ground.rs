@@ -17,7 +17,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use opkit_domain::session::{GuardPolicy, Identity, WallMode, WallProof, WallSpec};
+use opkit_domain::session::{GuardPolicy, Identity, SYSTEM_READS, WallMode, WallProof, WallSpec};
 
 use super::layout::{identity, lay_out, open_to_all};
 use super::raw::call;
@@ -26,29 +26,6 @@ use crate::enter::{EnterReport, EnterSpec, Entry, ProcessLimits};
 
 /// Stands in everything that must not be read.
 pub(super) const CANARY: &str = "opkit-canary-7f3a";
-
-/// The product's list (`server/engine/src/session_manager/spec.rs`); keep both alike.
-const SYSTEM_READS: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix/store",
-    "/proc",
-    "/sys/devices/system/cpu",
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-    "/run/systemd/resolve",
-];
 
 pub(super) const OWN: &[&str] = &["cc-worktree-42", "memory", "scratch", "state/work"];
 pub(super) const OTHER: &str = "5c1e7a2e-0000-4000-8000-000000000041";
