@@ -1,4 +1,4 @@
-//! The data directory: its layout, its lock, and the user that agents run as.
+//! The data directory: its layout and its lock.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,8 +10,6 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 
-/// The OS user that agents run as when the service is root.
-const AGENT_USER: &str = "opkit-agent";
 /// Linux refuses socket paths of 108 bytes and more; we keep room for names.
 const LONGEST_SOCKET: usize = 100;
 
@@ -50,6 +48,7 @@ impl DataDir {
             ("mirrors", 0o755),
             ("work", 0o711),
             ("review", 0o711),
+            ("pool", 0o700),
             ("sample", 0o755),
         ] {
             let dir = root.join(name);
@@ -164,51 +163,6 @@ fn run_dir(root: &Path) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// Whom sessions run as: `opkit-agent` when the service is root, else nobody else.
-pub(crate) fn agent_identity() -> Result<Option<Identity>> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(None);
-    }
-    if let Some(identity) = lookup(AGENT_USER)? {
-        return Ok(Some(identity));
-    }
-    let made = std::process::Command::new("useradd")
-        .args(["--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"])
-        .arg("--user-group")
-        .arg(AGENT_USER)
-        .output();
-    match made {
-        // Another server may have been faster: what counts is that the user is there.
-        Ok(_) => lookup(AGENT_USER)?.map(Some).ok_or_else(no_agent_user),
-        Err(_) => Err(no_agent_user()),
-    }
-}
-
-fn no_agent_user() -> Error {
-    Error::Refused(format!(
-        "Agents never run as root, and the system user {AGENT_USER} could not be made. \
-         Run: useradd --system --user-group {AGENT_USER}"
-    ))
-}
-
-/// Looks a user up in the machine's own file; accounts of directories are not needed here.
-fn lookup(name: &str) -> Result<Option<Identity>> {
-    let passwd = fs::read_to_string("/etc/passwd")?;
-    for line in passwd.lines() {
-        let fields: Vec<&str> = line.split(':').collect();
-        if fields.first() == Some(&name)
-            && let (Some(Ok(uid)), Some(Ok(gid))) =
-                (fields.get(2).map(|n| n.parse()), fields.get(3).map(|n| n.parse()))
-        {
-            if uid == 0 || gid == 0 {
-                return Err(Error::Refused(format!("The user {name} is root. Agents never run as root.")));
-            }
-            return Ok(Some(Identity { uid, gid, groups: vec![] }));
-        }
-    }
-    Ok(None)
-}
-
 /// Refuses a path that the agents' user cannot get to, and says what mends it.
 pub(crate) fn passable(path: &Path, identity: &Identity) -> Result<()> {
     let mut so_far = PathBuf::new();
@@ -239,19 +193,32 @@ pub(crate) fn may(meta: &fs::Metadata, identity: &Identity, bits: u32) -> bool {
     (meta.mode() >> shift) & bits == bits
 }
 
-/// Makes a directory that belongs to the agents' user, mode 0700. An existing one stays as it is.
-pub(crate) fn own_dir(path: &Path, identity: Option<&Identity>) -> Result<()> {
+/// Makes a directory that belongs to a session's user, mode 0700. One that belongs to another of `known` users is
+/// handed over with everything in it.
+pub(crate) fn own_dir(path: &Path, identity: Option<&Identity>, known: &[u32]) -> Result<()> {
     match fs::create_dir(path) {
         Ok(()) => {
             mode(path, 0o700)?;
             give(path, identity)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => match identity {
+            Some(identity) if fs::symlink_metadata(path)?.uid() != identity.uid => {
+                crate::hand_over::change_owner(path, known, identity)
+            }
+            Some(_) | None => Ok(()),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // `state` itself is the service's, closed until a session may pass.
+            let parent = path.parent().ok_or(error)?;
+            fs::create_dir(parent)?;
+            mode(parent, 0o700)?;
+            own_dir(path, identity, known)
+        }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Hands a path that we just made over to the agents' user, never through a link.
+/// Hands a path that we just made over to a session's user, never through a link.
 pub(crate) fn give(path: &Path, identity: Option<&Identity>) -> Result<()> {
     if let Some(identity) = identity {
         std::os::unix::fs::lchown(path, Some(identity.uid), Some(identity.gid))?;

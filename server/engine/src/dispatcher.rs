@@ -192,6 +192,7 @@ async fn claim_one(
         token_hash: token_hash.as_deref(),
         deadline: now_ms() + START_DEADLINE_MS,
         wall_clock_s: WALL_CLOCK_S,
+        slot: engine.has_slots(),
         reason: &format!("A {role} session on {account}, round {round}."),
         audit: &detail.to_string(),
     };

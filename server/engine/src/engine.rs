@@ -163,7 +163,7 @@ impl Engine {
     pub async fn open(config: Config) -> Result<Engine> {
         // Whatever can be refused is refused before anything is made.
         let git = Git::find()?;
-        let identity = data_dir::agent_identity()?;
+        let identity = crate::os_users::agent_identity()?;
         if let Some(identity) = &identity {
             // The directory itself gets its mode from us.
             let path = std::path::absolute(&config.data)?;
@@ -273,6 +273,7 @@ impl Engine {
     pub(crate) fn agents(&self) -> &Agents {
         &self.0.agents
     }
+    /// The user that sessions of accounts without an OS user run as; none when the service is not root.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.0.identity.as_ref()
     }

@@ -1,6 +1,8 @@
 //! What happens: store, dispatcher, sessions, reviews, repositories. No HTTP, no pages.
 
+mod accounts;
 mod agents;
+mod backup;
 mod board;
 mod clock;
 mod context;
@@ -11,12 +13,17 @@ mod engine;
 mod error;
 mod feed;
 mod git;
+mod hand_over;
 mod health;
+mod housekeeping;
 mod install;
+mod journal;
 mod kill_switch;
 mod memory;
 mod merge;
 mod objective_page;
+mod os_users;
+mod pool;
 mod programs;
 mod repository;
 mod reviewer;

@@ -5,12 +5,13 @@ mod spec;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use opkit_domain::ids::SessionId;
-use opkit_domain::session::{Outcome, Role, StopRequest, files};
+use opkit_domain::session::{Identity, Outcome, Role, StopRequest, files};
 use sha2::{Digest, Sha256};
 
-pub(crate) use probe::{Runner, kill_leftovers, runner};
+pub(crate) use probe::{Runner, runner};
 pub(crate) use spec::TAKE_BRANCH;
 
 use crate::data_dir::{give, mode, own_dir, write_atomically};
@@ -93,7 +94,7 @@ impl Engine {
     async fn launch_inner(&self, id: &SessionId) -> Result<()> {
         let Some(row) = self.store().session_row(id).await? else { return Ok(()) };
         let objective = self.store().objective(row.scope, row.objective).await?;
-        self.make_directories(&row, &objective)?;
+        self.make_directories(&row, &objective).await?;
         let dir = self.dirs().session(id);
         if !dir.join(files::SPEC).exists() {
             let spec = self.build_spec(&row, &objective).await?;
@@ -106,37 +107,109 @@ impl Engine {
         Ok(())
     }
 
-    /// Directories of the session and its objective, each with its owner.
-    fn make_directories(&self, row: &SessionRow, objective: &Objective) -> Result<()> {
-        let identity = self.identity();
+    /// Directories of the session and its objective, each with its owner. Nothing of the session runs yet: whatever
+    /// the place holds is handed over first, and only then its door is opened for the session's slot.
+    async fn make_directories(&self, row: &SessionRow, objective: &Objective) -> Result<()> {
         let session = self.dirs().session(&row.id);
         fs::create_dir_all(&session)?;
         mode(&session, 0o700)?;
         let policy = self.dirs().policy(&row.id);
         fs::create_dir_all(&policy)?;
         mode(&policy, 0o755)?;
+        let (place, leafs) = self.leafs(row, objective);
+        fs::create_dir_all(&place)?;
+        self.shut(&place)?;
+        let identity = self.identity_of(row)?;
+        if row.role != Role::Review && !objective.worktree_ready && !session.join(files::SPEC).exists() {
+            self.fresh_worktree(row, objective, identity.as_ref()).await?;
+        }
+        let before = if identity.is_some() { self.known_users().await? } else { vec![] };
+        tokio::task::spawn_blocking({
+            let leafs = leafs.clone();
+            move || leafs.iter().try_for_each(|leaf| own_dir(leaf, identity.as_ref(), &before))
+        })
+        .await
+        .map_err(|error| Error::Internal(error.into()))??;
+        if row.role != Role::Review {
+            self.open_for(&place.join("state"), row)?;
+        }
+        self.open_for(&place, row)
+    }
+
+    /// Clears what a start that failed left, and takes a checkout that was made ahead. Without one the session makes
+    /// its own.
+    async fn fresh_worktree(
+        &self,
+        row: &SessionRow,
+        objective: &Objective,
+        identity: Option<&Identity>,
+    ) -> Result<()> {
+        let worktree = self.dirs().worktree(objective.id);
+        match fs::remove_dir_all(&worktree) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        let repo = self.repo_row(row.scope, objective.repo).await?;
+        let base = objective.head_commit.as_deref().or(objective.base_commit.as_deref()).unwrap_or_default();
+        self.take_checkout(&repo, base, identity, &worktree).await?;
+        Ok(())
+    }
+
+    /// The place of a session, and the directories in it that its user owns.
+    fn leafs(&self, row: &SessionRow, objective: &Objective) -> (PathBuf, Vec<PathBuf>) {
         if row.role == Role::Review {
             let review = self.dirs().review(&row.id);
-            fs::create_dir_all(&review)?;
-            mode(&review, 0o711)?;
-            for name in ["tree", "out", "home"] {
-                own_dir(&review.join(name), identity)?;
-            }
-            return Ok(());
+            let leafs = ["tree", "out", "home"].map(|name| review.join(name)).to_vec();
+            return (review, leafs);
         }
-        let work = self.dirs().work(objective.id);
-        fs::create_dir_all(work.join("state"))?;
-        mode(&work, 0o711)?;
-        mode(&work.join("state"), 0o711)?;
-        for dir in [
+        let leafs = vec![
             self.dirs().worktree(objective.id),
             self.dirs().memory(objective.id),
             self.dirs().scratch(objective.id),
             self.dirs().state(objective.id, row.role),
-        ] {
-            own_dir(&dir, identity)?;
+        ];
+        (self.dirs().work(objective.id), leafs)
+    }
+
+    /// Users whose files may stand in a worktree: everybody that sessions run as.
+    async fn known_users(&self) -> Result<Vec<u32>> {
+        let mut known: Vec<u32> = self.identity().map(|identity| identity.uid).into_iter().collect();
+        for name in self.store().os_users().await? {
+            known.extend(crate::os_users::lookup(&name)?.map(|user| user.uid));
         }
-        Ok(())
+        // Checkouts made ahead belong to the service.
+        known.push(rustix::process::geteuid().as_raw());
+        Ok(known)
+    }
+
+    /// Lets a session, and nobody else, pass through a directory of the service.
+    fn open_for(&self, dir: &Path, row: &SessionRow) -> Result<()> {
+        match self.slot_group(row.slot) {
+            Some(group) => {
+                std::os::unix::fs::lchown(dir, None, Some(group))?;
+                mode(dir, 0o710)
+            }
+            None => mode(dir, 0o700),
+        }
+    }
+
+    /// Closes a directory to everybody but the service.
+    fn shut(&self, dir: &Path) -> Result<()> {
+        mode(dir, 0o700)?;
+        match self.has_slots() {
+            true => Ok(std::os::unix::fs::lchown(dir, None, Some(0))?),
+            false => Ok(()),
+        }
+    }
+
+    /// Closes an objective's place once nothing of its session is alive.
+    pub(crate) fn close_place(&self, row: &SessionRow) -> Result<()> {
+        let place = match row.role {
+            Role::Review => self.dirs().review(&row.id),
+            Role::Plan | Role::Work | Role::Delegate => self.dirs().work(row.objective),
+        };
+        if place.exists() { self.shut(&place) } else { Ok(()) }
     }
 
     /// Asks a session to end: the request is a file, so that it survives every restart.
@@ -158,13 +231,13 @@ impl Engine {
     }
 }
 
-/// Hands a freshly written file to the agents' user.
-pub(crate) fn hand_over(engine: &Engine, path: &std::path::Path, bytes: &[u8], bits: u32) -> Result<()> {
+/// Writes a file that belongs to a session's user.
+pub(crate) fn give_file(path: &Path, bytes: &[u8], bits: u32, identity: Option<&Identity>) -> Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     // The directory is the agent's own: never follow what it may have put there.
     let _ = fs::remove_file(path);
     let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(bits).open(path)?;
     file.write_all(bytes)?;
-    give(path, engine.identity())
+    give(path, identity)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use opkit_domain::access::Scope;
 use opkit_domain::ids::{ClientId, ObjectiveId, SessionId};
 use opkit_domain::objective::{Integration, Status};
-use opkit_domain::session::{ExitFile, FloorResult, Outcome, Role, WallProof, files};
+use opkit_domain::session::{ExitFile, FloorResult, Outcome, Role, RunStatus, WallProof, files};
 use opkit_domain::state_machine::{Product, Transition, Trigger, step};
 use opkit_domain::verdict::{CriterionStatus, Decision, Verdict};
 
@@ -14,11 +14,13 @@ use crate::board::{attention_note, wake_parent};
 use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::session_manager::{TAKE_BRANCH, kill_leftovers};
+use crate::session_manager::{Runner, TAKE_BRANCH, runner};
 use crate::store::Tx;
 use crate::store::accounts::set_state;
 use crate::store::events::{NewEvent, append};
 use crate::store::objectives::{Beside, Objective, get, store_transition};
+use crate::state_poller::read_json;
+use crate::store::rescue::{NewRescue, insert_rescue};
 use crate::store::sessions::{End, NewReview, SessionRow, end, insert_review};
 
 /// A usage limit without a stated end lasts this long.
@@ -41,7 +43,10 @@ struct Found {
     review_error: Option<String>,
     exit: Option<ExitFile>,
     visible: Vec<String>,
-    kept: Option<String>,
+    /// Name and commit of the rescue ref that keeps what was not committed.
+    kept: Option<(String, String)>,
+    /// The worktree was made before the agent started: the next session goes on in it.
+    prepared: bool,
 }
 
 impl Found {
@@ -59,6 +64,7 @@ impl Found {
             exit: None,
             visible: vec![],
             kept: None,
+            prepared: false,
         }
     }
 
@@ -70,6 +76,9 @@ impl Found {
 impl Engine {
     /// A session with an exit file.
     pub(crate) async fn settle(&self, row: &SessionRow, exit: ExitFile) -> Result<()> {
+        if !self.nothing_lives(row)? {
+            return Ok(());
+        }
         let objective = self.store().objective(row.scope, row.objective).await?;
         let mut outcome = exit.outcome;
         let mut detail = exit.detail.clone();
@@ -80,6 +89,7 @@ impl Engine {
             detail.clone_from(reason);
         }
         let mut found = Found::plain(outcome, detail);
+        found.prepared = outcome != Outcome::NeverRan;
         found.exit = Some(exit);
         if row.role == Role::Review {
             self.find_review(row, &objective, &mut found);
@@ -102,14 +112,11 @@ impl Engine {
 
     /// A runner that vanished without a word.
     pub(crate) async fn settle_lost(&self, row: &SessionRow) -> Result<()> {
-        let killed = kill_leftovers(&row.id);
-        if killed > 0 {
-            // Look again once they are gone: the slot is free only when nothing is left.
-            self.poll_wake().notify_one();
+        if !self.nothing_lives(row)? {
             return Ok(());
         }
         let stopped = self.dirs().session(&row.id).join(files::STOP).exists();
-        let found = if stopped {
+        let mut found = if stopped {
             Found::plain(Outcome::Stopped, "It was asked to stop, and its runner vanished.".into())
         } else {
             Found::plain(
@@ -117,12 +124,36 @@ impl Engine {
                 "The runner vanished: it was killed, or the machine went down.".into(),
             )
         };
+        let status = read_json::<RunStatus>(&self.dirs().session(&row.id).join(files::STATUS));
+        found.prepared = status.is_some_and(|status| status.agent_pid != 0);
         self.finish(row, found).await
+    }
+
+    /// Kills what is left of a session. The slot is free only when nothing is: otherwise the poller looks again.
+    fn nothing_lives(&self, row: &SessionRow) -> Result<bool> {
+        if self.kill_leftovers(row) > 0 {
+            self.poll_wake().notify_one();
+            return Ok(false);
+        }
+        self.close_place(row)?;
+        Ok(true)
+    }
+
+    /// Takes the launch record away from a runner that may still come: a window can open long after we gave up.
+    fn call_off(&self, row: &SessionRow) -> Result<bool> {
+        let dir = self.dirs().session(&row.id);
+        match fs::rename(dir.join(files::SPEC), dir.join("spec.called-off.json")) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(runner(&dir) == Runner::Free && self.nothing_lives(row)?)
     }
 
     /// Nothing of it ever ran.
     pub(crate) async fn settle_never_ran(&self, id: &SessionId, why: &str) -> Result<()> {
         match self.store().session_row(id).await? {
+            Some(row) if !self.call_off(&row)? => Ok(()),
             Some(row) => self.finish(&row, Found::plain(Outcome::NeverRan, why.to_owned())).await,
             None => Ok(()),
         }
@@ -130,6 +161,9 @@ impl Engine {
 
     /// A stop that came before the runner.
     pub(crate) async fn settle_stopped_before_start(&self, row: &SessionRow) -> Result<()> {
+        if !self.call_off(row)? {
+            return Ok(());
+        }
         self.finish(row, Found::plain(Outcome::Stopped, "It was stopped before it started.".into())).await
     }
 
@@ -143,7 +177,7 @@ impl Engine {
             .as_ref()
             .is_some_and(|exit| exit.collect_failed.iter().any(|line| line.starts_with(TAKE_BRANCH)));
         found.head = if no_branch { None } else { self.fetch_result(row, objective).await? };
-        found.kept = self.fetch_rescue(row, objective).await;
+        found.kept = self.fetch_rescue(row, objective).await?;
         if found.outcome == Outcome::Finished {
             match (&found.head, &artifact) {
                 (Some(_), Ok(_)) => match found.floor() {
@@ -167,8 +201,8 @@ impl Engine {
                     found.findings = Some(vec![found.detail.clone()]);
                 }
             }
-            if let (Some(lines), Some(kept)) = (&mut found.findings, &found.kept) {
-                lines.push(format!("Only committed work counts. {kept}"));
+            if let (Some(lines), Some((name, _))) = (&mut found.findings, &found.kept) {
+                lines.push(format!("Only committed work counts. What was not committed is kept as {name}."));
             }
         }
         found.artifact = artifact.ok();
@@ -227,28 +261,28 @@ impl Engine {
         Ok(head)
     }
 
-    /// Keeps what was not committed in the rescue repository; gives a sentence when there was something.
-    async fn fetch_rescue(&self, row: &SessionRow, objective: &Objective) -> Option<String> {
+    /// Keeps what was not committed in the rescue repository; gives ref and commit when there was something.
+    async fn fetch_rescue(&self, row: &SessionRow, objective: &Objective) -> Result<Option<(String, String)>> {
         let bundle = self.dirs().session(&row.id).join(files::RESCUE_BUNDLE);
         if fs::metadata(&bundle).map_or(0, |meta| meta.len()) == 0 {
-            return None;
+            return Ok(None);
         }
+        let _turn = self.repo_turn(objective.repo).await;
         let rescue = self.dirs().rescue(objective.repo);
         let mirror = self.dirs().mirror(objective.repo);
-        if !rescue.exists() {
-            let made =
-                self.git().as_owner(None, &["init", "-q", "--bare", &rescue.to_string_lossy()]).await.ok()?;
+        if !rescue.join("HEAD").exists() {
+            let made = self.git().as_owner(None, &["init", "-q", "--bare", &rescue.to_string_lossy()]).await?;
             if !made.ok {
-                return None;
+                return Err(crate::git::failure(&made));
             }
             let alternates = rescue.join("objects/info/alternates");
-            fs::write(alternates, format!("{}\n", mirror.join("objects").display())).ok()?;
+            fs::write(alternates, format!("{}\n", mirror.join("objects").display()))?;
         }
         let name = format!("refs/rescue/{}/{}", objective.id, row.id);
-        let fetched =
-            fetch_bundle(self, &rescue, &bundle, &format!("+refs/opkit/rescue:{name}")).await.ok()?;
-        let _ = fs::remove_file(&bundle);
-        fetched.then(|| format!("What was not committed is kept as {name} in the rescue repository."))
+        if !fetch_bundle(self, &rescue, &bundle, &format!("+refs/opkit/rescue:{name}")).await? {
+            return Ok(None);
+        }
+        Ok(self.commit_of(&rescue, &name).await?.map(|commit| (name, commit)))
     }
 
     /// The one transaction at the end of every session.
@@ -286,6 +320,18 @@ impl Engine {
                 visible: &found.visible,
             };
             insert_review(&mut tx, &review).await?;
+        }
+        if let Some((name, commit)) = &found.kept {
+            let kept = NewRescue {
+                scope: row.scope,
+                repo: before.repo,
+                objective: row.objective,
+                session: Some(&row.id),
+                name,
+                commit,
+                left_out: &[],
+            };
+            insert_rescue(&mut tx, &kept).await?;
         }
         self.charge_account(&mut tx, row, &found).await?;
         self.move_on(&mut tx, row, &before, &found, merged).await?;
@@ -499,7 +545,7 @@ fn beside(row: &SessionRow, before: &Objective, found: &Found) -> Beside {
         criteria: met.or(by_floor),
         cost_usd_micros: exit.map_or(0, |exit| exit.cost_usd_micros),
         clear_session: true,
-        worktree_ready: work && found.outcome != Outcome::NeverRan && exit.is_some(),
+        worktree_ready: work && found.prepared,
         not_before: if pause == 0 { 0 } else { now_ms() + pause },
         ..Beside::default()
     }

@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod objectives;
 pub(crate) mod people;
 pub(crate) mod repositories;
+pub(crate) mod rescue;
 pub(crate) mod sessions;
 
 use std::path::Path;

@@ -38,10 +38,15 @@ pub(crate) struct Dead {
 impl Fleet {
     /// A server with an owner, a token and a repository, and demo agents that do not pause.
     pub(crate) fn start(cap: u32) -> Fleet {
+        Fleet::start_by(cap, serve)
+    }
+
+    /// The same with a server that the test starts in its own way.
+    pub(crate) fn start_by(cap: u32, start: impl FnOnce(TempDir, &str) -> Server) -> Fleet {
         let data = support::data_dir();
         output_of(data.path(), &["setup", "--owner", OWNER, "--password-stdin"], PASSWORD);
         let cap = cap.to_string();
-        let server = serve(data, &cap);
+        let server = start(data, &cap);
         let folder = support::data_dir();
         let path = support::repository(folder.path());
         output_of(server.data.path(), &["repos", "add", &path, "--name", "sample"], "");

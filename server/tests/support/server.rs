@@ -112,7 +112,13 @@ impl Server {
     /// Starts a server with variables of its own environment.
     pub(crate) fn start_with(data: TempDir, args: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut command = opkit(data.path(), &["serve", "--listen", "127.0.0.1:0"]);
-        command.args(args).envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(args).envs(variables.iter().copied());
+        Server::of(data, command)
+    }
+
+    /// A server that a command of the test's own starts, such as a supervisor.
+    pub(crate) fn of(data: TempDir, mut command: Command) -> Server {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("opkit starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, lines) = channel();

@@ -9,7 +9,7 @@ use opkit_domain::session::{
     WallSpec, files,
 };
 
-use super::hand_over;
+use super::give_file;
 use crate::agents::{Start, claude_settings};
 use crate::data_dir::{mode, write_atomically};
 use crate::engine::Engine;
@@ -47,6 +47,7 @@ impl Engine {
         let context = self.context_document(row, objective, &repo).await?;
         write_atomically(&session.join(files::CONTEXT), context.text.as_bytes(), 0o600)?;
         write_atomically(&session.join("delivered"), context.last_message.to_string().as_bytes(), 0o600)?;
+        let identity = self.identity_of(row)?;
         let settings = places.policy.join("settings.json");
         let agent = self.agents().spec(
             &row.agent,
@@ -56,7 +57,7 @@ impl Engine {
                 script: objective.script.as_deref(),
                 runner: self.runner(),
                 settings: &settings,
-                identity: self.identity(),
+                identity: identity.as_ref(),
             },
         )?;
         let review = row.role == Role::Review;
@@ -78,7 +79,7 @@ impl Engine {
             prepare: if review { self.unpack(row) } else { self.checkout(objective, &repo, &places)? },
             env: self.environment(row, objective, &places),
             secret_env: self.secrets(row)?,
-            identity: self.identity().cloned(),
+            identity,
             wall: self.wall(row, &repo, &places),
             limits: RunLimits {
                 wall_clock_s: crate::dispatcher::WALL_CLOCK_S,
@@ -146,12 +147,8 @@ impl Engine {
         mode(&config, 0o644)?;
         if row.role != Role::Review {
             let token = self.session_token(&row.id)?;
-            hand_over(
-                self,
-                &self.dirs().state(objective.id, row.role).join("token"),
-                token.as_bytes(),
-                0o600,
-            )?;
+            let file = self.dirs().state(objective.id, row.role).join("token");
+            give_file(&file, token.as_bytes(), 0o600, self.identity_of(row)?.as_ref())?;
         }
         Ok(())
     }
@@ -252,8 +249,9 @@ impl Engine {
             mode: WallMode::Enforced,
             write: places.write.clone(),
             read: Some(self.readable(row, repo, places)),
-            // One user for every account: only the filter keeps a session from the sockets.
-            block_unix_sockets: true,
+            // One user for every account: only the filter keeps a session from the sockets. A user of its own cannot
+            // pass the directories they are in.
+            block_unix_sockets: row.os_user.is_none(),
             prove_no_write: vec![
                 root.join(format!("proof-{short}")),
                 self.dirs().mirror(repo.id()).join(format!("proof-{short}")),
@@ -300,41 +298,59 @@ impl Engine {
         list
     }
 
-    /// Steps that make the private checkout, or bring an existing one's siblings up to date.
-    fn checkout(&self, objective: &Objective, repo: &RepoRow, places: &Places) -> Result<Vec<Step>> {
+    /// Steps that make the private checkout ready: one made ahead needs its branch, an existing one nothing.
+    fn checkout(
+        &self,
+        objective: &Objective,
+        repo: &RepoRow,
+        places: &Places,
+    ) -> Result<Vec<Step>> {
         let git = self.git().program().to_string_lossy().into_owned();
         let worktree = places.cwd.to_string_lossy().into_owned();
-        let mirror = self.dirs().mirror(repo.id()).to_string_lossy().into_owned();
-        let base = objective
-            .base_commit
-            .clone()
+        let mirror = self.dirs().mirror(repo.id());
+        let start = objective
+            .head_commit
+            .as_deref()
+            .or(objective.base_commit.as_deref())
             .ok_or_else(|| Error::Refused("The base commit of this objective is not known.".into()))?;
+        let branch = objective.branch();
         let mut steps = Vec::new();
-        if !objective.worktree_ready {
-            steps.push(step(
-                "Clearing the worktree",
-                &places.cwd,
-                &["/usr/bin/find", &worktree, "-mindepth", "1", "-delete"],
-            ));
-            steps.push(step(
-                "Making the worktree",
-                &places.cwd,
-                &[&git, "clone", "-q", "--shared", "--no-tags", "--no-checkout", "--", &mirror, &worktree],
-            ));
-            let start = objective.head_commit.clone().unwrap_or(base);
-            steps.push(step(
-                "Switching to the branch",
-                &places.cwd,
-                &[&git, "checkout", "-q", "-B", &objective.branch(), &start],
-            ));
+        let git_dir = places.cwd.join(".git");
+        let warm = git_dir.join("HEAD").exists();
+        if objective.worktree_ready {
+            // A git that was killed leaves its lock, and nothing of the last session is alive.
+            let find = ["/usr/bin/find", &git_dir.to_string_lossy(), "-name", "*.lock", "-type", "f", "-delete"];
+            let mut locks = step("Clearing locks of the last session", &places.cwd, &find);
+            locks.may_fail = true;
+            steps.push(locks);
+        } else if !warm {
+            let clone = [
+                &git,
+                "clone",
+                "-q",
+                "--shared",
+                "--no-tags",
+                "--no-checkout",
+                "--",
+                &*mirror.to_string_lossy(),
+                &worktree,
+            ];
+            steps.push(step("Making the worktree", &places.cwd, &clone));
         }
-        let mut siblings = step(
-            "Fetching siblings' branches",
-            &places.cwd,
-            &[&git, "fetch", "-q", "--no-tags", "origin", "+refs/heads/obj/*:refs/remotes/siblings/*"],
-        );
-        siblings.may_fail = true;
-        steps.push(siblings);
+        if !objective.worktree_ready {
+            let switch = [&git, "switch", "-q", "--no-track", "-C", &branch, start];
+            steps.push(step("Switching to the branch", &places.cwd, &switch));
+            if let Some(setup) = &repo.setup {
+                steps.push(step("Setting up", &places.cwd, &["/bin/sh", "-c", setup]));
+            }
+        }
+        if has_results(&mirror, &branch) {
+            let refspec = "+refs/heads/obj/*:refs/remotes/siblings/*";
+            let fetch = [&git, "fetch", "-q", "--no-tags", "origin", refspec];
+            let mut siblings = step("Fetching siblings' branches", &places.cwd, &fetch);
+            siblings.may_fail = true;
+            steps.push(siblings);
+        }
         Ok(steps)
     }
 
@@ -425,6 +441,18 @@ impl Engine {
         )];
         Ok(Some(Floor { when: FloorWhen::AfterAgent, prepare, cwd: export, commands }))
     }
+}
+
+/// Whether the mirror holds results of other objectives: a fetch of nothing would only cost time.
+fn has_results(mirror: &Path, own: &str) -> bool {
+    let own = own.rsplit('/').next().unwrap_or(own);
+    let loose = fs::read_dir(mirror.join("refs/heads/obj"))
+        .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name() != own));
+    let packed = || {
+        let text = fs::read_to_string(mirror.join("packed-refs")).unwrap_or_default();
+        text.lines().any(|line| line.split_once(" refs/heads/obj/").is_some_and(|(_, name)| name != own))
+    };
+    loose || packed()
 }
 
 fn step(title: &str, cwd: &Path, argv: &[&str]) -> Step {

@@ -99,6 +99,8 @@ pub(crate) struct NewSession<'a> {
     pub(crate) token_hash: Option<&'a str>,
     pub(crate) deadline: i64,
     pub(crate) wall_clock_s: u64,
+    /// Take the lowest free slot.
+    pub(crate) slot: bool,
     pub(crate) reason: &'a str,
     pub(crate) audit: &'a str,
 }
@@ -110,8 +112,12 @@ pub(crate) async fn store(tx: &mut Tx, new: &NewSession<'_>) -> Result<()> {
     let moved = new.transition.to != objective.facts.status;
     sqlx::query(
         "INSERT INTO session (id, client_id, objective_id, role, state, account, agent, actor, round, commit_sha,
-            nonce, token_hash, deadline, wall_clock_s, started_at)
-         VALUES ($1, $2, $3, $4, 'starting', $5, $6, 'dispatcher', $7, $8, $9, $10, $11, $12, $13);
+            nonce, token_hash, deadline, wall_clock_s, started_at, slot)
+         SELECT $1, $2, $3, $4, 'starting', $5, $6, 'dispatcher', $7, $8, $9, $10, $11, $12, $13,
+            CASE WHEN $23 THEN (SELECT MIN(free.n) FROM (SELECT 0 AS n UNION ALL
+                SELECT t.slot + 1 FROM session t WHERE t.state <> 'ended' AND t.slot IS NOT NULL) free
+                WHERE free.n NOT IN (SELECT u.slot FROM session u
+                    WHERE u.state <> 'ended' AND u.slot IS NOT NULL)) END;
          UPDATE objective SET session_id = $1, status = $14, sub_state = NULL, attention = NULL,
             attention_note = '', came_from = NULL, locked = $15, waiting_since = NULL, not_before = 0,
             worker_account = CASE WHEN $4 = 'review' THEN worker_account ELSE $5 END,
@@ -147,6 +153,7 @@ pub(crate) async fn store(tx: &mut Tx, new: &NewSession<'_>) -> Result<()> {
     .bind(new.reason)
     .bind(format!("#{}", objective.id))
     .bind(new.audit)
+    .bind(new.slot)
     .execute(&mut **tx)
     .await?;
     Ok(())

@@ -28,6 +28,10 @@ pub(crate) struct SessionRow {
     pub(crate) nonce: Option<String>,
     pub(crate) deadline: i64,
     pub(crate) blocked_reason: Option<String>,
+    /// Held while anything of the session lives; none when the service is not root.
+    pub(crate) slot: Option<u32>,
+    /// The account's OS user, if it has one of its own.
+    pub(crate) os_user: Option<String>,
 }
 
 type Tuple = (
@@ -42,6 +46,8 @@ type Tuple = (
     Option<String>,
     Option<String>,
     i64,
+    Option<String>,
+    Option<i64>,
     Option<String>,
 );
 
@@ -59,11 +65,13 @@ fn session_row(row: Tuple) -> Result<SessionRow> {
         nonce: row.9,
         deadline: row.10,
         blocked_reason: row.11,
+        slot: row.12.map(|slot| slot as u32),
+        os_user: row.13,
     })
 }
 
 const ROW: &str = "SELECT id, client_id, objective_id, role, state, account, agent, round, commit_sha, nonce,
-    deadline, blocked_reason FROM session";
+    deadline, blocked_reason, slot, (SELECT os_user FROM account WHERE name = session.account) FROM session";
 
 const VIEW: &str =
     "SELECT s.id, s.objective_id, o.title AS objective_title, s.role, s.state, s.outcome, s.detail,
@@ -136,6 +144,20 @@ impl Store {
             .fetch_optional(&self.read)
             .await?;
         row.map(session_row).transpose()
+    }
+
+    /// OS users of the accounts.
+    pub(crate) async fn os_users(&self) -> Result<Vec<String>> {
+        let rows: Vec<(String,)> =
+            sqlx::query_as("SELECT DISTINCT os_user FROM account WHERE os_user IS NOT NULL").fetch_all(&self.read).await?;
+        Ok(rows.into_iter().map(|row| row.0).collect())
+    }
+
+    /// How many accounts there are, and how many of them have an OS user of their own; disabled ones do not count.
+    pub(crate) async fn account_users(&self) -> Result<(i64, i64)> {
+        Ok(sqlx::query_as("SELECT COUNT(*), COUNT(os_user) FROM account WHERE state <> 'disabled'")
+            .fetch_one(&self.read)
+            .await?)
     }
 
     pub(crate) async fn session_by_token(&self, hash: &str) -> Result<Option<SessionRow>> {

@@ -1,0 +1,1 @@
+//! The pool of accounts: provisioning, adding, disabling, testing.

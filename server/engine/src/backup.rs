@@ -1,0 +1,1 @@
+//! Backup while running, and restore.

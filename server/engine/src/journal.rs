@@ -1,0 +1,1 @@
+//! launches.jsonl: the audit's copy beside the database.
