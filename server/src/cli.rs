@@ -1,6 +1,8 @@
 //! The command line: what each command does, and how errors and exit codes look.
 
+mod accounts;
 mod arguments;
+mod backup;
 mod client;
 mod machine;
 mod objective;
@@ -54,14 +56,19 @@ fn execute(cli: Cli, criteria: Vec<opkit_domain::objective::Criterion>) -> anyho
                 machine::create_token(&client, &data, &args).await
             }
             Command::Repos { command: ReposCommand::Add(args) } => machine::add_repo(&client, &args).await,
+            Command::Repos { command: ReposCommand::Set(args) } => machine::set_repo(&client, &args).await,
+            Command::Upkeep(args) => machine::upkeep(&client, &args).await,
             Command::Repos { command: ReposCommand::List { json } } => {
                 machine::list_repos(&client, json).await
             }
+            Command::Accounts { command } => accounts::run(&client, &data, command).await,
             Command::Doctor { wall: true } => machine::doctor_wall(),
             Command::Doctor { wall: false } => machine::doctor(&client, &data).await,
             Command::StopAll => machine::stop_all(&client, &data).await,
             Command::Enable => machine::enable(&client, &data).await,
             Command::ResumeAll => machine::resume_all(&client).await,
+            Command::Backup(args) => backup::make(&client, &data, &args).await,
+            Command::RestoreBackup { file } => backup::restore(&data, &file).await,
             Command::Context { id } => objective::context(&client, &id).await,
             Command::Objective { command } => objective::run(&client, command, criteria).await,
         }

@@ -1,9 +1,13 @@
 //! Everything the environment and the command line say, read in this one place.
 
+mod names;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use opkit_domain::account_pool::Policy;
+use opkit_domain::session::WallMode;
 
 /// What `serve` needs to know.
 #[derive(Debug, Clone)]
@@ -79,6 +83,11 @@ pub(crate) fn site() -> Option<PathBuf> {
     std::env::var_os("OPKIT_SITE").filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
+/// The kind of the caller's terminal.
+pub(crate) fn terminal() -> Option<String> {
+    std::env::var("TERM").ok().filter(|term| !term.is_empty())
+}
+
 /// The server and token of a remote command line, if both are given.
 pub(crate) fn remote() -> Option<(String, String)> {
     Some((std::env::var("OPKIT_URL").ok()?, std::env::var("OPKIT_TOKEN").ok()?))
@@ -92,6 +101,10 @@ pub(crate) fn engine(data: &Path, build_id: &str) -> anyhow::Result<opkit_engine
         build_id: build_id.to_owned(),
         cap: cap()?,
         agent_claude: std::env::var_os("OPKIT_CLAUDE").filter(|value| !value.is_empty()).map(PathBuf::from),
+        wall: word("OPKIT_WALL", "enforced or hook_only")?.unwrap_or(WallMode::Enforced),
+        account_policy: word("OPKIT_ACCOUNT_POLICY", "least_loaded or fill_first")?
+            .unwrap_or(Policy::LeastLoaded),
+        min_free: min_free()?,
     })
 }
 
@@ -108,20 +121,57 @@ pub(crate) fn session_binary() -> anyhow::Result<PathBuf> {
     Ok(beside)
 }
 
+/// A word of the environment, or of the `.env` file in the current directory.
+fn word<T: std::str::FromStr>(name: &str, words: &str) -> anyhow::Result<Option<T>> {
+    match variable(name).as_deref().map(str::trim) {
+        None | Some("") => Ok(None),
+        Some(text) => match text.parse() {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => bail!("{name} is “{text}”. It must be {words}"),
+        },
+    }
+}
+
+/// A variable of the environment, else of a `.env` file in the current directory.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name)
+        .ok()
+        .or_else(|| std::fs::read_to_string(".env").ok().and_then(|file| dot_env(&file, name)))
+}
+
 /// `MAX_CONCURRENT_SESSIONS` of the environment, else of a `.env` file in the current directory.
 fn cap() -> anyhow::Result<Option<u32>> {
     const NAME: &str = "MAX_CONCURRENT_SESSIONS";
-    let text = match std::env::var(NAME) {
-        Ok(text) => Some(text),
-        Err(_) => std::fs::read_to_string(".env").ok().and_then(|file| dot_env(&file, NAME)),
-    };
-    match text.as_deref().map(str::trim) {
+    match variable(NAME).as_deref().map(str::trim) {
         None | Some("") => Ok(None),
         Some(text) => match text.parse() {
             Ok(cap) if cap > 0 => Ok(Some(cap)),
             _ => bail!("{NAME} is “{text}”. It must be a whole number from 1 on"),
         },
     }
+}
+
+/// `OPKIT_MIN_FREE_MB`: below so much free disk nothing new starts. Bytes.
+fn min_free() -> anyhow::Result<Option<u64>> {
+    const NAME: &str = "OPKIT_MIN_FREE_MB";
+    match variable(NAME).as_deref().map(str::trim) {
+        None | Some("") => Ok(None),
+        Some(text) => match text.parse::<u64>() {
+            Ok(megabytes) => Ok(Some(megabytes.saturating_mul(1 << 20))),
+            Err(_) => bail!("{NAME} is “{text}”. It must be a whole number of megabytes"),
+        },
+    }
+}
+
+/// Refuses a `.env` file with names of ours that nobody knows; gives a sentence for each such variable of the
+/// environment.
+pub(crate) fn check_names() -> anyhow::Result<Vec<String>> {
+    let file = Path::new(".env");
+    if let Ok(text) = std::fs::read_to_string(file) {
+        names::check_file(file, &text)?;
+    }
+    let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    Ok(names::check_environment(set))
 }
 
 /// The last `NAME=value` of a `.env` file; quotes around the value are dropped.

@@ -1,5 +1,6 @@
 //! What answers HTTP: the public listener, the control socket and the session door.
 
+mod accounts;
 mod board_socket;
 mod control;
 mod fence;

@@ -128,9 +128,9 @@ fn signs(data: &Path, moment: Moment) -> BTreeMap<PathBuf, Option<SystemTime>> {
         Moment::Launched => in_sessions(files::SPEC),
         Moment::Locked => in_sessions(files::LOCK),
         Moment::Ended => in_sessions(files::EXIT),
-        Moment::TakenIn => {
-            entries(data.join("mirrors/1.git/refs/heads/obj")).filter_map(|entry| written(entry.path())).collect()
-        }
+        Moment::TakenIn => entries(data.join("mirrors/1.git/refs/heads/obj"))
+            .filter_map(|entry| written(entry.path()))
+            .collect(),
     }
 }
 
@@ -253,7 +253,7 @@ fn fifty_kills_change_nothing() {
     const CAP: usize = 10;
     let seed = seed();
     let mut chance = StdRng::seed_from_u64(seed);
-    let mut fleet = Fleet::start(CAP as u32);
+    let mut fleet = Fleet::start_slowly(CAP as u32);
     let data = fleet.data().to_owned();
     let all = CASES.iter().flat_map(|case| std::iter::repeat_n(case, case.times));
     let wanted = write(&fleet, &mut chance, all);
@@ -269,7 +269,13 @@ fn fifty_kills_change_nothing() {
             *met.entry(format!("{moment:?}")).or_default() += 1;
         }
         let dead = fleet.kill();
-        at_work += usize::from(!Locks::of(&data).held().is_empty());
+        let held = Locks::of(&data).held().len();
+        eprintln!(
+            "{number} {moment:?}: {held} at work, {} live, {} sessions",
+            rows::live(&data).len(),
+            rows::sessions(&data).len()
+        );
+        at_work += usize::from(held > 0);
         fleet = dead.start();
     }
     eprintln!("{at_work} of 65 kills met sessions at work; aimed ones that met their moment: {met:?}");
@@ -307,14 +313,15 @@ fn the_same_under_the_entrypoint() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/entrypoint.sh");
     let program = fs::canonicalize(env!("CARGO_BIN_EXE_opkit")).expect("the program");
-    let fleet = Fleet::start_by(CAP as u32, |data, cap| {
+    let fleet = Fleet::start_by(|data| {
         let mut command = Command::new("/bin/sh");
         command.arg(script).args(["--listen", &format!("127.0.0.1:{port}")]).current_dir(data.path());
-        for name in ["OPKIT_LISTEN", "OPKIT_PUBLIC_URL", "OPKIT_SITE", "OPKIT_URL", "OPKIT_TOKEN", "RUST_LOG"] {
+        for name in ["OPKIT_LISTEN", "OPKIT_PUBLIC_URL", "OPKIT_SITE", "OPKIT_URL", "OPKIT_TOKEN", "RUST_LOG"]
+        {
             command.env_remove(name);
         }
         command.env("OPKIT", &program).env("OPKIT_DATA", data.path()).env("OPKIT_RESTART_FIRST_S", "0");
-        command.env("MAX_CONCURRENT_SESSIONS", cap).env("OPKIT_DEMO_SPEED", "0");
+        command.env("MAX_CONCURRENT_SESSIONS", CAP.to_string()).env_remove("OPKIT_DEMO_SPEED");
         Server::of(data, command)
     });
     let data = fleet.data().to_owned();
@@ -327,7 +334,9 @@ fn the_same_under_the_entrypoint() {
         let pause = gap(&mut chance, Duration::from_millis(800));
         comes(&data, Moment::Any(pause));
         let child = wait_within(Duration::from_secs(20), "a server under the supervisor", || {
-            child_of(supervisor, &program).filter(|pid| !killed.contains(pid)).ok_or_else(|| "none".to_owned())
+            child_of(supervisor, &program)
+                .filter(|pid| !killed.contains(pid))
+                .ok_or_else(|| "none".to_owned())
         });
         at_work += usize::from(!Locks::of(&data).held().is_empty());
         fleet::kill(child);
@@ -367,7 +376,8 @@ fn a_reboot_loses_nothing() {
         assert_eq!(fleet.rests(*id)["status"], "done", "{}", fleet.story(*id));
         let sessions = fleet.sessions(*id);
         let of = |wanted: &str| sessions.iter().filter(|one| one["outcome"] == wanted).count();
-        let lost = sessions.iter().find(|one| one["id"] == session.as_str()).map(|one| one["outcome"].clone());
+        let lost =
+            sessions.iter().find(|one| one["id"] == session.as_str()).map(|one| one["outcome"].clone());
         assert_eq!(lost, Some(Value::from("lost")), "{}", fleet.story(*id));
         // Work again, then its review.
         assert_eq!((of("lost"), of("finished"), sessions.len()), (1, 2, 3), "{}", fleet.story(*id));

@@ -23,6 +23,8 @@ pub struct Load {
     pub live: u32,
     /// Sessions at most.
     pub limit: u32,
+    /// It works from a login directory, which reviewer and worker would share: it never reviews its own work.
+    pub alone: bool,
 }
 
 impl Load {
@@ -31,10 +33,21 @@ impl Load {
     }
 }
 
-/// Chooses an account with headroom; `avoid` (the worker's account, for a reviewer) only when nothing else is free.
-pub fn choose<'a>(policy: Policy, accounts: &'a [Load], avoid: Option<&str>) -> Option<&'a Load> {
-    let pick = |skip: Option<&str>| {
-        let free = accounts.iter().filter(|a| a.headroom() > 0 && skip != Some(a.name.as_str()));
+/// Which account a session would rather have, or rather not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish<'a> {
+    /// The policy decides.
+    None,
+    /// Not this one if another is free: a reviewer and its worker's account.
+    Avoid(&'a str),
+    /// This one while it has headroom: work that goes on in its worktree.
+    Stay(&'a str),
+}
+
+/// Chooses an account with headroom. A wish gives way when nothing else is free.
+pub fn choose<'a>(policy: Policy, accounts: &'a [Load], wish: Wish<'_>) -> Option<&'a Load> {
+    let pick = |fits: &dyn Fn(&Load) -> bool| {
+        let free = accounts.iter().filter(|a| a.headroom() > 0 && fits(a));
         match policy {
             Policy::LeastLoaded => {
                 free.min_by(|a, b| b.headroom().cmp(&a.headroom()).then_with(|| a.name.cmp(&b.name)))
@@ -44,10 +57,13 @@ pub fn choose<'a>(policy: Policy, accounts: &'a [Load], avoid: Option<&str>) -> 
             }
         }
     };
-    match avoid {
-        Some(_) => pick(avoid).or_else(|| pick(None)),
-        None => pick(None),
-    }
+    let wished = match wish {
+        Wish::None => None,
+        Wish::Avoid(name) => pick(&|account| account.name != name),
+        Wish::Stay(name) => pick(&|account| account.name == name),
+    };
+    let never = |account: &Load| account.alone && wish == Wish::Avoid(account.name.as_str());
+    wished.or_else(|| pick(&|account| !never(account)))
 }
 
 #[cfg(test)]
@@ -55,11 +71,11 @@ mod tests {
     use super::*;
 
     fn load(name: &str, live: u32, limit: u32, available: bool) -> Load {
-        Load { name: name.into(), available, live, limit }
+        Load { name: name.into(), available, live, limit, alone: false }
     }
 
     fn chosen(policy: Policy, accounts: &[Load], avoid: Option<&str>) -> Option<String> {
-        choose(policy, accounts, avoid).map(|a| a.name.clone())
+        choose(policy, accounts, avoid.map_or(Wish::None, Wish::Avoid)).map(|a| a.name.clone())
     }
 
     #[test]
@@ -86,13 +102,32 @@ mod tests {
         assert_eq!(chosen(Policy::LeastLoaded, &[], None), None);
     }
 
+    #[test]
+    fn an_account_with_only_a_login_never_reviews_its_own_work() {
+        let alone = Load { alone: true, ..load("a", 0, 1, true) };
+        assert_eq!(chosen(Policy::LeastLoaded, std::slice::from_ref(&alone), Some("a")), None);
+        let two = [alone, load("b", 4, 5, true)];
+        assert_eq!(chosen(Policy::LeastLoaded, &two, Some("a")).as_deref(), Some("b"));
+        assert_eq!(chosen(Policy::LeastLoaded, &two, Some("b")).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn work_stays_on_its_account_while_it_can() {
+        let stay = |accounts: &[Load]| {
+            choose(Policy::LeastLoaded, accounts, Wish::Stay("b")).map(|account| account.name.clone())
+        };
+        assert_eq!(stay(&[load("a", 0, 5, true), load("b", 4, 5, true)]).as_deref(), Some("b"));
+        assert_eq!(stay(&[load("a", 0, 5, true), load("b", 5, 5, true)]).as_deref(), Some("a"));
+        assert_eq!(stay(&[load("a", 0, 5, true), load("b", 0, 5, false)]).as_deref(), Some("a"));
+    }
+
     proptest::proptest! {
         #[test]
         fn found_whenever_one_has_headroom(rows in proptest::collection::vec((0u32..8, 0u32..8, proptest::bool::ANY), 0..8)) {
             let accounts: Vec<Load> = rows.iter().enumerate().map(|(at, (live, limit, up))| load(&format!("a{at}"), *live, *limit, *up)).collect();
             let any = accounts.iter().any(|a| a.available && a.live < a.limit);
             for policy in Policy::ALL {
-                let got = choose(*policy, &accounts, Some("a0"));
+                let got = choose(*policy, &accounts, Wish::Avoid("a0"));
                 proptest::prop_assert_eq!(got.is_some(), any);
                 if let Some(got) = got {
                     proptest::prop_assert!(got.available && got.live < got.limit);

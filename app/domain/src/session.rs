@@ -195,6 +195,11 @@ words!(
     }
 );
 
+/// The mode that holds where none is named: files of an older build.
+fn enforced() -> WallMode {
+    WallMode::Enforced
+}
+
 /// What the kernel lets a session do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WallSpec {
@@ -260,7 +265,7 @@ pub struct ProofLine {
     pub what: String,
     /// The path.
     pub path: PathBuf,
-    /// "EACCES", "EPERM", ... or "allowed" (which refuses the start).
+    /// "EACCES", "EPERM", ... or "allowed" (which refuses the start, unless the mode is `hook_only`).
     pub answer: String,
 }
 
@@ -329,6 +334,13 @@ pub struct RunSpec {
     pub identity: Option<Identity>,
     /// The wall.
     pub wall: WallSpec,
+    /// Processes that its user may have at once. Counts per user, so only for a user of the account's own.
+    #[serde(default)]
+    pub processes: Option<u64>,
+    /// Directory of the policy the agent runs under (guard policy, CLI settings, git configuration). The runner
+    /// compares what is in it before the first step and after the last.
+    #[serde(default)]
+    pub policy: Option<PathBuf>,
     /// Limits.
     pub limits: RunLimits,
     /// The floor, if this session has one.
@@ -381,6 +393,21 @@ pub struct ExitFile {
     pub denials: u32,
     /// Bytes written to the record in total.
     pub record_len: u64,
+    /// SHA-256 over the policy before the first step, hexadecimal; none without a policy.
+    #[serde(default)]
+    pub policy_start: Option<String>,
+    /// The same after the last step; none when it could not be read any more.
+    #[serde(default)]
+    pub policy_end: Option<String>,
+    /// The two differ: somebody changed the policy while it was in force.
+    #[serde(default)]
+    pub tampered: bool,
+    /// Settings of the repository that would change the agent's behaviour and were not loaded.
+    #[serde(default)]
+    pub planted: Vec<String>,
+    /// The guard failed to answer; the session was stopped for it.
+    #[serde(default)]
+    pub guard_broken: bool,
 }
 
 /// What the runner reports while it runs (`status.json`, replaced at most every second).
@@ -400,6 +427,9 @@ pub struct RunStatus {
     pub last_denial: Option<String>,
     /// The guard failed to answer a call.
     pub guard_broken: bool,
+    /// Settings of the repository that would change the agent's behaviour and were not loaded.
+    #[serde(default)]
+    pub planted: Vec<String>,
 }
 
 /// The policy the guard decides by, a file the agent can read and not write.
@@ -411,6 +441,12 @@ pub struct GuardPolicy {
     pub write: Vec<PathBuf>,
     /// Tools that may be used at all.
     pub tools: Vec<String>,
+    /// Whether a kernel wall stands behind the guard; without one it denies what is not clear.
+    #[serde(default = "enforced")]
+    pub mode: WallMode,
+    /// The operator's own hooks, argument arrays: asked after the guard allowed a call; each can deny it.
+    #[serde(default)]
+    pub operator_hooks: Vec<Vec<String>>,
 }
 
 /// Names of files in a session's directory.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ObjectiveId, RepositoryId, SessionId};
+use crate::ids::{ObjectiveId, RepositoryId, SessionId, words};
 use crate::objective::{Attention, Counters, Criterion, Gate, Integration, Kind, Status, SubState};
 use crate::session::{FloorResult, Outcome, Role, SessionState, WallProof};
 use crate::verdict::Verdict;
@@ -57,6 +57,8 @@ pub struct CardView {
     pub role: Option<Role>,
     /// Its live line.
     pub activity: String,
+    /// The last call that the running session's guard denied: path and rule; empty without one.
+    pub denial: String,
     /// Number of criteria.
     pub criteria: u32,
     /// Criteria met in the last review.
@@ -148,6 +150,11 @@ pub struct WipView {
     pub needs_you: u32,
     /// Why nothing new starts, if so (kill switch, no account, disk).
     pub stopped: Option<String>,
+    /// The kill switch is set: only the machine itself enables again. Other reasons end by themselves.
+    #[serde(default)]
+    pub disabled: bool,
+    /// No account is free, and this is when the first comes back by itself, ms since 1970.
+    pub accounts_until: Option<i64>,
 }
 
 /// The board as of one event number.
@@ -187,12 +194,118 @@ pub struct RepoView {
     pub source: String,
     /// Base branch.
     pub base: String,
+    /// Command that runs once in a new worktree.
+    pub setup: Option<String>,
     /// Verify command.
     pub verify: Option<String>,
     /// Default integration.
     pub integrate: Integration,
+    /// Checkouts made ahead; none = the installation's number.
+    pub pool: Option<u32>,
+    /// Checkouts that are ready now.
+    pub ready: u32,
+    /// What its base holds that works differently here: submodules, large files kept elsewhere.
+    pub notes: Vec<String>,
     /// Objectives that use it.
     pub objectives: u32,
+}
+
+/// What was kept of a worktree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptView {
+    /// Number.
+    pub id: i64,
+    /// The session at whose end it was kept.
+    pub session: Option<SessionId>,
+    /// ms since 1970.
+    pub at: i64,
+    /// The snapshot's commit in the rescue repository.
+    pub commit: String,
+    /// What it changes against the commit that the session stood on, without hunks.
+    pub files: DiffView,
+    /// Sentences about what did not fit.
+    pub left_out: Vec<String>,
+    /// It is brought back: the objective's sessions find it on the branch `rescue/<number>`.
+    pub restored: bool,
+    /// Its time was over and it is gone.
+    pub dropped: bool,
+    /// When it will be dropped, ms since 1970.
+    pub until: i64,
+}
+
+/// What the data directory holds, in bytes as the disk counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DiskUse {
+    /// Mirrors of repositories.
+    pub mirrors: u64,
+    /// Worktrees, memory and scratch of objectives.
+    pub work: u64,
+    /// Checkouts made ahead.
+    pub pool: u64,
+    /// Exports of reviewers.
+    pub review: u64,
+    /// What was kept.
+    pub rescue: u64,
+    /// Records and transcripts of sessions.
+    pub records: u64,
+    /// Database and the rest.
+    pub other: u64,
+    /// What mirrors, worktrees, checkouts made ahead, exports and what was kept may use together.
+    pub budget: u64,
+    /// Free bytes where the data is.
+    pub free: u64,
+    /// When it was counted, ms since 1970.
+    pub at: i64,
+}
+
+/// How long things are kept, and how much room they may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upkeep {
+    /// Checkouts made ahead for each repository that has no number of its own.
+    pub warm_pool: u32,
+    /// Megabytes for mirrors, worktrees, checkouts made ahead, exports and what was kept; none = a fifth of the disk.
+    pub disk_budget_mb: Option<u64>,
+    /// Days after which the worktree of a finished objective is cleared.
+    pub worktree_days: u32,
+    /// Days after which what was kept of a worktree is dropped.
+    pub rescue_days: u32,
+    /// Days after which the record and the transcript of a session are deleted.
+    pub record_days: u32,
+}
+
+/// Changes to [`Upkeep`]; absent = unchanged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EditUpkeep {
+    /// Checkouts made ahead.
+    #[serde(default)]
+    pub warm_pool: Option<u32>,
+    /// Megabytes; 0 = a fifth of the disk.
+    #[serde(default)]
+    pub disk_budget_mb: Option<u64>,
+    /// Days.
+    #[serde(default)]
+    pub worktree_days: Option<u32>,
+    /// Days.
+    #[serde(default)]
+    pub rescue_days: Option<u32>,
+    /// Days.
+    #[serde(default)]
+    pub record_days: Option<u32>,
+}
+
+impl DiskUse {
+    /// What counts against the budget.
+    #[must_use]
+    pub fn counted(&self) -> u64 {
+        self.mirrors + self.work + self.pool + self.review + self.rescue
+    }
+
+    /// More than the budget allows.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.counted() > self.budget
+    }
 }
 
 /// A session, for lists.
@@ -238,6 +351,15 @@ pub struct SessionView {
     pub wall_clock_s: u64,
     /// Calls denied by the guard.
     pub denials: u32,
+    /// SHA-256 over the policy the agent ran under, once it has ended.
+    #[serde(default)]
+    pub policy: Option<String>,
+    /// The policy was another one at the end.
+    #[serde(default)]
+    pub policy_changed: bool,
+    /// Settings that the worktree brought along and that were not loaded.
+    #[serde(default)]
+    pub planted: Vec<String>,
 }
 
 /// One review with its evidence.
@@ -407,16 +529,93 @@ pub struct AccountView {
     pub name: String,
     /// available, cooling_down, needs_login, disabled.
     pub state: String,
-    /// Why, and until when.
+    /// Why.
     pub reason: String,
     /// ms since 1970, for cooling_down.
     pub until: Option<i64>,
     /// Live sessions.
     pub live: u32,
-    /// Sessions at most.
+    /// Sessions at most, now: one for an account that works from a login directory.
     pub limit: u32,
-    /// The OS user its sessions run as.
+    /// The OS user its sessions run as, with its number.
     pub runs_as: String,
+    /// Its own OS user; none = it shares the installation's (mode homes).
+    pub os_user: Option<String>,
+    /// Where it gets its credential from.
+    pub credential: Credential,
+    /// Author of its commits; none = the account's name.
+    pub git_name: Option<String>,
+    /// Address of the author; none = one that leads nowhere.
+    pub git_email: Option<String>,
+    /// Live sessions of the client that asks.
+    pub sessions: Vec<AccountSession>,
+    /// Cost of all sessions of the client that asks, millionths of a dollar.
+    pub cost_usd_micros: i64,
+    /// The last session of the client that asks which did not end by itself.
+    pub last_failure: Option<AccountFailure>,
+}
+
+words!(
+    /// Where an account's credential comes from.
+    Credential {
+        /// A key file of its own.
+        OwnKey = "own_key",
+        /// The installation's key file.
+        SharedKey = "shared_key",
+        /// A login in its home: one session at a time, never a review of its own work.
+        Login = "login",
+        /// Nowhere: only the demo agent runs.
+        None = "none",
+    }
+);
+
+impl Credential {
+    /// In words.
+    pub fn label(self) -> &'static str {
+        match self {
+            Credential::OwnKey => "own key",
+            Credential::SharedKey => "shared key",
+            Credential::Login => "login, one session at a time",
+            Credential::None => "none",
+        }
+    }
+}
+
+/// A live session of an account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountSession {
+    /// Run id.
+    pub session: SessionId,
+    /// Its objective.
+    pub objective: ObjectiveId,
+    /// Its role.
+    pub role: Role,
+}
+
+/// How a session of an account failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountFailure {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// One sentence.
+    pub detail: String,
+    /// ms since 1970.
+    pub at: i64,
+}
+
+/// The pool of accounts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolView {
+    /// The account mode in force, in words.
+    pub mode: String,
+    /// The server can make OS users: it runs as root.
+    pub can_provision: bool,
+    /// Accounts by name.
+    pub accounts: Vec<AccountView>,
+    /// When all of them are unavailable: the first that comes back by itself, ms since 1970.
+    pub until: Option<i64>,
+    /// Server time.
+    pub now: i64,
 }
 
 /// A background task on the health page.
@@ -428,8 +627,12 @@ pub struct TaskView {
     pub last_run: Option<i64>,
     /// "ok" or the error.
     pub result: String,
-    /// Fine.
+    /// Fine: the last run went well, and it was not too long ago.
     pub ok: bool,
+    /// How often it runs, seconds; none = when there is something to do.
+    pub period_s: Option<u64>,
+    /// It has missed its turns.
+    pub stale: bool,
 }
 
 /// The health page.
@@ -447,6 +650,8 @@ pub struct HealthView {
     pub tasks: Vec<TaskView>,
     /// Free bytes where the data is.
     pub disk_free: u64,
+    /// What takes room; none until it was counted.
+    pub disk: Option<DiskUse>,
     /// Slots.
     pub wip: WipView,
     /// Lines of doctor: (fine, text).

@@ -95,6 +95,18 @@ pub async fn read_context(session: SessionId) -> Result<Answer, ServerFnError> {
     super::door::told(serve::context(session).await)
 }
 
+/// What was kept of the worktree when sessions ended: a list of `KeptView`.
+#[server(input = Json, output = Told)]
+pub async fn read_kept(id: ObjectiveId) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::kept(id).await)
+}
+
+/// Gives the next session what was kept, and says what happens.
+#[server(input = Json, output = Told)]
+pub async fn send_restore_files(id: ObjectiveId, kept: i64) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::restore_files(id, kept).await)
+}
+
 /// Does what a person decided and says what happened.
 #[server(input = Json, output = Told)]
 pub async fn send_act(id: ObjectiveId, act: Act) -> Result<Answer, ServerFnError> {
@@ -128,6 +140,11 @@ pub async fn decide(id: ObjectiveId, act: Act) -> Result<String, Refusal> {
     opened(send_act(id, act).await)
 }
 
+/// Gives the next session what was kept, and says what happens.
+pub async fn restore_files(id: ObjectiveId, kept: i64) -> Result<String, Refusal> {
+    opened(send_restore_files(id, kept).await)
+}
+
 /// Creates an objective and gives its number.
 pub async fn create_objective(new: NewObjective, key: Option<String>) -> Result<ObjectiveId, Refusal> {
     opened(send_new(new, key).await)
@@ -144,7 +161,7 @@ mod serve {
 
     use opkit_domain::ids::{ObjectiveId, SessionId};
     use opkit_domain::objective::Status;
-    use opkit_domain::view::{EditObjective, NewObjective, ObjectiveView};
+    use opkit_domain::view::{EditObjective, KeptView, NewObjective, ObjectiveView};
 
     use super::{Act, ObjectivePage};
     use crate::api::Refusal;
@@ -179,6 +196,16 @@ mod serve {
     pub(super) async fn context(session: SessionId) -> Result<String, Refusal> {
         let (engine, actor) = open()?;
         Ok(engine.context(actor.scope, &session).await?)
+    }
+
+    pub(super) async fn kept(id: ObjectiveId) -> Result<Vec<KeptView>, Refusal> {
+        let (engine, actor) = open()?;
+        Ok(engine.rescues(actor.scope, id).await?)
+    }
+
+    pub(super) async fn restore_files(id: ObjectiveId, kept: i64) -> Result<String, Refusal> {
+        let (engine, actor) = open()?;
+        Ok(engine.restore_rescue(&actor, id, kept).await?)
     }
 
     pub(super) async fn act(id: ObjectiveId, act: Act) -> Result<String, Refusal> {

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use leptos::server_fn::codec::Json;
 use opkit_domain::ids::SessionId;
 use opkit_domain::objective::Integration;
-use opkit_domain::view::{RepoView, SessionView};
+use opkit_domain::view::{PoolView, RepoView, SessionView};
 use serde::{Deserialize, Serialize};
 
 use super::answer::opened;
@@ -28,6 +28,15 @@ pub struct SessionPage {
     pub now: i64,
 }
 
+/// The pool of accounts, and whether who asks may change it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AccountsPage {
+    /// The pool.
+    pub pool: PoolView,
+    /// The role is admin or more.
+    pub may_change: bool,
+}
+
 /// Repositories: a list of `RepoView`.
 #[server(input = Json, output = Told)]
 pub async fn read_repos() -> Result<Answer, ServerFnError> {
@@ -40,11 +49,30 @@ pub async fn send_repo(
     source: String,
     name: Option<String>,
     base: Option<String>,
+    setup: Option<String>,
     verify: Option<String>,
     integrate: Option<Integration>,
 ) -> Result<Answer, ServerFnError> {
-    let new = opkit_engine::NewRepo { source, name, base, verify, integrate };
+    let new = opkit_engine::NewRepo { source, name, base, setup, verify, integrate };
     super::door::told(serve::add_repo(new).await)
+}
+
+/// Changes a repository: an empty command is none, `pool` a number or empty.
+#[server(input = Json, output = Told)]
+pub async fn send_repo_change(
+    name: String,
+    setup: String,
+    verify: String,
+    pool: String,
+    integrate: Integration,
+) -> Result<Answer, ServerFnError> {
+    let edit = opkit_engine::EditRepo {
+        setup: Some(setup),
+        verify: Some(verify),
+        pool: Some(pool),
+        integrate: Some(integrate),
+    };
+    super::door::told(serve::change_repo(&name, edit).await)
 }
 
 /// Registers the sample repository.
@@ -71,10 +99,16 @@ pub async fn send_interrupt(id: SessionId) -> Result<Answer, ServerFnError> {
     super::door::told(serve::stop_session(id).await)
 }
 
-/// The pool: a list of `AccountView`.
+/// The pool: an [`AccountsPage`].
 #[server(input = Json, output = Told)]
 pub async fn read_accounts() -> Result<Answer, ServerFnError> {
     super::door::told(serve::accounts().await)
+}
+
+/// Puts an account into the pool or takes it out.
+#[server(input = Json, output = Told)]
+pub async fn send_account(name: String, enabled: bool) -> Result<Answer, ServerFnError> {
+    super::door::told(serve::set_account(name, enabled).await)
 }
 
 /// Health: a `HealthView`.
@@ -88,15 +122,32 @@ pub async fn add_repo(
     source: String,
     name: Option<String>,
     base: Option<String>,
+    setup: Option<String>,
     verify: Option<String>,
     integrate: Option<Integration>,
 ) -> Result<RepoView, Refusal> {
-    opened(send_repo(source, name, base, verify, integrate).await)
+    opened(send_repo(source, name, base, setup, verify, integrate).await)
+}
+
+/// Changes a repository.
+pub async fn change_repo(
+    name: String,
+    setup: String,
+    verify: String,
+    pool: String,
+    integrate: Integration,
+) -> Result<RepoView, Refusal> {
+    opened(send_repo_change(name, setup, verify, pool, integrate).await)
 }
 
 /// Registers the sample repository.
 pub async fn add_sample() -> Result<RepoView, Refusal> {
     opened(send_sample().await)
+}
+
+/// Puts an account into the pool or takes it out.
+pub async fn set_account(name: String, enabled: bool) -> Result<(), Refusal> {
+    opened(send_account(name, enabled).await)
 }
 
 /// Stops one session.
@@ -108,11 +159,12 @@ pub async fn stop_session(id: SessionId) -> Result<(), Refusal> {
 mod serve {
     //! The engine's side.
 
+    use opkit_domain::access::Access;
     use opkit_domain::ids::SessionId;
-    use opkit_domain::view::{AccountView, HealthView, RepoView};
-    use opkit_engine::{NewRepo, SessionQuery};
+    use opkit_domain::view::{HealthView, RepoView};
+    use opkit_engine::{EditRepo, NewRepo, SessionQuery};
 
-    use super::{SessionPage, SessionsView};
+    use super::{AccountsPage, SessionPage, SessionsView};
     use crate::api::Refusal;
     use crate::api::door::open;
 
@@ -124,6 +176,11 @@ mod serve {
     pub(super) async fn add_repo(new: NewRepo) -> Result<RepoView, Refusal> {
         let (engine, actor) = open()?;
         Ok(engine.add_repo(&actor, new).await?)
+    }
+
+    pub(super) async fn change_repo(name: &str, edit: EditRepo) -> Result<RepoView, Refusal> {
+        let (engine, actor) = open()?;
+        Ok(engine.edit_repo(&actor, name, edit).await?)
     }
 
     pub(super) async fn add_sample() -> Result<RepoView, Refusal> {
@@ -151,9 +208,19 @@ mod serve {
         Ok(engine.stop_session(&actor, &id).await?)
     }
 
-    pub(super) async fn accounts() -> Result<Vec<AccountView>, Refusal> {
-        let (engine, _) = open()?;
-        Ok(engine.accounts().await?)
+    pub(super) async fn accounts() -> Result<AccountsPage, Refusal> {
+        let (engine, actor) = open()?;
+        let pool = engine.account_pool(actor.scope).await?;
+        Ok(AccountsPage { pool, may_change: actor.access >= Access::Admin })
+    }
+
+    pub(super) async fn set_account(name: String, enabled: bool) -> Result<(), Refusal> {
+        let (engine, actor) = open()?;
+        match enabled {
+            true => engine.enable_account(&actor, &name).await?,
+            false => engine.disable_account(&actor, &name).await?,
+        }
+        Ok(())
     }
 
     pub(super) async fn health() -> Result<HealthView, Refusal> {

@@ -19,6 +19,7 @@ use crate::api::answer::settled;
 use crate::api::board::{FrameView, read_frame, stop_everything};
 use crate::api::{Answer, Why};
 use crate::live::Live;
+use crate::pages::accounts::local_time;
 use crate::socket::Link;
 use crate::{format, live};
 
@@ -182,7 +183,7 @@ fn initials(name: &str) -> String {
 }
 
 fn topbar(wip: Signal<WipView>, live: Live, stopping: RwSignal<bool>, frame: &FrameView) -> AnyView {
-    let stopped = move || wip.with(|wip| wip.stopped.is_some());
+    let stopped = move || wip.with(|wip| wip.disabled);
     let awake = crate::ui::parts::awake();
     let place = use_location().pathname;
     let title = move || title_of(&place.get());
@@ -332,14 +333,13 @@ fn LiveMark(live: Live) -> impl IntoView {
 }
 
 fn kill_banner(wip: Signal<WipView>) -> AnyView {
-    let why = Memo::new(move |_| wip.with(|wip| wip.stopped.clone()));
+    let why = Memo::new(move |_| wip.with(|wip| wip.stopped.clone().map(|why| (why, wip.disabled))));
     view! {
         <div class="banners">
             {move || {
                 why.get()
-                    .map(|why| {
-                        // Other reasons, as a full disk, end by themselves.
-                        let is_switch = why.contains("topped");
+                    // Other reasons, as a full disk, end by themselves.
+                    .map(|(why, is_switch)| {
                         view! {
                             <div class="banner banner-failed" role="status" data-stopped="">
                                 {icon("power")}
@@ -355,6 +355,7 @@ fn kill_banner(wip: Signal<WipView>) -> AnyView {
                         }
                     })
             }}
+            {wait_banner(wip)}
         </div>
     }
     .into_any()
@@ -418,6 +419,29 @@ fn watch_link(live: Live, clock: Clock, toasts: Toasts) {
         }
         now
     });
+}
+
+/// Nothing can start before an account comes back: the page says until when.
+fn wait_banner(wip: Signal<WipView>) -> AnyView {
+    let until = Memo::new(move |_| wip.with(|wip| wip.accounts_until));
+    view! {
+        {move || {
+            until
+                .get()
+                .map(|until| {
+                    view! {
+                        <div class="banner banner-wait" role="status" data-cooling="">
+                            {icon("clock")}
+                            <span class="banner-text">
+                                "All accounts cool down until " {local_time(until)} ". "
+                                <span class="rest">"The queue goes on by itself then."</span>
+                            </span>
+                        </div>
+                    }
+                })
+        }}
+    }
+    .into_any()
 }
 
 fn tabs(wip: Signal<WipView>) -> AnyView {

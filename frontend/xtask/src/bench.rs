@@ -1,13 +1,21 @@
 //! `bench`: the release build measured, written to `server/docs/bench/results.md`.
 
+mod figures;
+mod fixture;
+mod http;
+mod memory;
+mod processes;
+mod product;
+mod starts;
+
 use crate::steps::{cargo, output_of, program, root, run, shown, step, target};
 use crate::{Profile, server, site};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use fixture::data_dir;
 use std::fmt::Write as _;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,20 +24,36 @@ const BEGIN: &str = "<!-- cargo xtask bench: begin -->";
 const END: &str = "<!-- cargo xtask bench: end -->";
 const ROUNDS: usize = 15;
 
-/// Builds a release and measures it.
-pub(crate) fn bench() -> Result<()> {
-    server::build_all(Profile::Release)?;
+/// What is measured, by the name that the command line knows.
+const PARTS: [(&str, fn(&mut String) -> Result<()>); 8] = [
+    ("sizes", sizes),
+    ("first-byte", first_byte),
+    ("idle-memory", idle_memory),
+    ("decisions", |report| engine_example("decisions", report)),
+    ("terminal", |report| engine_example("terminal", report)),
+    ("processes", processes::guard_and_wall),
+    ("starts", starts::starts),
+    ("memory", memory::sessions_and_viewers),
+];
+
+/// Builds a release and measures it. `--built` takes the binaries that are there; parts by name are only printed.
+pub(crate) fn bench(args: &[String]) -> Result<()> {
+    let (built, parts): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| *arg == "--built");
+    for part in &parts {
+        let known: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
+        ensure!(known.contains(&part.as_str()), "there is no part {part}. There are: {}", known.join(", "));
+    }
+    if built.is_empty() {
+        server::build_all(Profile::Release)?;
+    }
     let mut report = machine();
-    step("sizes", || sizes(&mut report))?;
-    step("start to first byte", || first_byte(&mut report))?;
-    step("memory of an idle server", || idle_memory(&mut report))?;
-    for example in ["decisions", "terminal"] {
-        if root().join(format!("server/engine/examples/{example}.rs")).is_file() {
-            step(example, || engine_example(example, &mut report))?;
+    for (name, measure) in PARTS {
+        if parts.is_empty() || parts.iter().any(|part| *part == name) {
+            step(name, || measure(&mut report))?;
         }
     }
     print!("{report}");
-    save(&report)
+    if parts.is_empty() { save(&report) } else { Ok(()) }
 }
 
 fn machine() -> String {
@@ -116,15 +140,6 @@ impl Drop for Running {
     }
 }
 
-fn data_dir(name: &str) -> Result<PathBuf> {
-    let base = Path::new("/var/tmp");
-    let base = if base.is_dir() { base.to_path_buf() } else { std::env::temp_dir() };
-    let data = base.join(format!("opkit-bench-{}-{name}", std::process::id()));
-    fs::create_dir_all(&data)?;
-    fs::set_permissions(&data, Permissions::from_mode(0o711))?;
-    Ok(data)
-}
-
 fn first_byte(report: &mut String) -> Result<()> {
     let mut times = Vec::new();
     for round in 0..ROUNDS {
@@ -157,8 +172,11 @@ fn idle_memory(report: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// An example of the engine prints its own lines of Markdown.
+/// An example of the engine, if it is there, prints its own lines of Markdown.
 fn engine_example(name: &str, report: &mut String) -> Result<()> {
+    if !root().join(format!("server/engine/examples/{name}.rs")).is_file() {
+        return Ok(());
+    }
     run(cargo().args([
         "build",
         "--release",

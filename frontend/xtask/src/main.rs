@@ -19,7 +19,7 @@ cargo xtask build [--release]  browser bundle and binaries; --release puts the s
 cargo xtask site [--release]   the browser bundle alone
 cargo xtask check              formatting, clippy, tidy rules
 cargo xtask e2e [FILTER]       the browser tests alone
-cargo xtask bench              release build, sizes, start, memory, decision rate";
+cargo xtask bench [--built] [PART…]  release build, sizes, starts, memory, decision rate; PARTs are only printed";
 
 /// How the packages are compiled, by the name cargo knows it under.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ fn dispatch(args: &[String]) -> Result<i32> {
         "check" => check::check().map(|()| 0),
         "tidy" => tidy::tidy().map(|()| 0),
         "trunk-hook" => site::from_trunk().map(|()| 0),
-        "bench" => bench::bench().map(|()| 0),
+        "bench" => bench::bench(rest).map(|()| 0),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(0)

@@ -49,7 +49,7 @@ async fn open(dir: &Path) -> anyhow::Result<Engine> {
         session_binary: std::env::current_exe()?,
         build_id: "bench".into(),
         cap: Some(1),
-        agent_claude: None,
+        ..Config::default()
     };
     Ok(Engine::open(config).await?)
 }

@@ -228,6 +228,15 @@ pub(crate) fn give(path: &Path, identity: Option<&Identity>) -> Result<()> {
 
 /// Writes a file under a temporary name, makes it durable and renames it into place.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8], bits: u32) -> Result<()> {
+    replace(path, bytes, bits, true)
+}
+
+/// The same without waiting for the disk: for what is written again after a power cut.
+pub(crate) fn write_quickly(path: &Path, bytes: &[u8], bits: u32) -> Result<()> {
+    replace(path, bytes, bits, false)
+}
+
+fn replace(path: &Path, bytes: &[u8], bits: u32, durable: bool) -> Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let mut temporary = path.as_os_str().to_owned();
@@ -236,7 +245,9 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8], bits: u32) -> Result<(
     let mut file =
         fs::OpenOptions::new().create(true).truncate(true).write(true).mode(bits).open(&temporary)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
+    if durable {
+        file.sync_all()?;
+    }
     fs::rename(&temporary, path)?;
     Ok(())
 }

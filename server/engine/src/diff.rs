@@ -1,5 +1,7 @@
 //! The net diff of an objective's branch, bounded on the server and as data: names by NUL, hunks by line.
 
+use std::path::Path;
+
 use opkit_domain::access::Scope;
 use opkit_domain::ids::ObjectiveId;
 use opkit_domain::view::{DiffFile, DiffHunk, DiffLine, DiffView};
@@ -20,20 +22,24 @@ impl Engine {
         let (Some(base), Some(head)) = (&objective.base_commit, &objective.head_commit) else {
             return Ok(DiffView::default());
         };
-        let mirror = self.dirs().mirror(objective.repo);
+        self.diff_between(&self.dirs().mirror(objective.repo), base, head).await
+    }
+
+    /// What one commit of a repository of ours changes against another.
+    pub(crate) async fn diff_between(&self, dir: &Path, base: &str, head: &str) -> Result<DiffView> {
         let common = ["--no-ext-diff", "--no-textconv", "--no-color", "-M"];
         let mut args = vec!["diff"];
         args.extend(common);
         args.extend(["--numstat", "-z", base, head, "--"]);
-        let list = self.git().run(&mirror, &args, MAX_BYTES).await?;
+        let list = self.git().run(dir, &args, MAX_BYTES).await?;
         if !list.ok && !list.cut {
             return Err(failure(&list));
         }
         let mut view = files(&list.stdout);
         let mut args = vec!["diff", "-U3"];
         args.extend(common);
-        args.extend([base.as_str(), head.as_str(), "--"]);
-        let patch = self.git().run(&mirror, &args, MAX_BYTES).await?;
+        args.extend([base, head, "--"]);
+        let patch = self.git().run(dir, &args, MAX_BYTES).await?;
         fill(&mut view, &patch.stdout);
         let total = view.files.len();
         if total > MAX_FILES {

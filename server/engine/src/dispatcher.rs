@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use opkit_domain::account_pool::{Wish, choose};
 use opkit_domain::dispatch::{self, Class, Live};
 use opkit_domain::ids::SessionId;
 use opkit_domain::objective::SubState;
@@ -76,6 +77,9 @@ impl Engine {
         for (scope, candidate) in found {
             let objective = get(&mut tx, scope, candidate.id).await?;
             let Some(role) = state_machine::wanted(&objective.facts) else { continue };
+            if self.guard_is_broken(&objective.agent) {
+                continue;
+            }
             if candidate.class == Class::Queue && !dispatch::fits(cap, live, role) {
                 // Nothing of the queue fits any more, and whatever follows is of the queue too.
                 break;
@@ -84,12 +88,12 @@ impl Engine {
                 marked |= wait(&mut tx, &objective, Trigger::NoSlot, SubState::WaitingSlot).await?;
                 continue;
             }
-            let avoid = objective.worker_account.as_deref().filter(|_| role == Role::Review);
-            let account = opkit_domain::account_pool::choose(
-                opkit_domain::account_pool::Policy::LeastLoaded,
-                &accounts,
-                avoid,
-            );
+            let wish = match (objective.worker_account.as_deref(), role) {
+                (Some(worker), Role::Review) => Wish::Avoid(worker),
+                (Some(worker), Role::Work | Role::Plan | Role::Delegate) => Wish::Stay(worker),
+                (None, _) => Wish::None,
+            };
+            let account = choose(self.account_policy(), &accounts, wish);
             let Some(account) = account.map(|account| account.name.clone()) else {
                 marked |= self.no_account(&mut tx, &objective).await?;
                 continue;

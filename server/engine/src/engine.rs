@@ -1,17 +1,18 @@
 //! `Engine`: the product without doors. Opening it takes the data directory; `start` sets its tasks going.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use opkit_domain::access::{Access, Actor, Scope};
+use opkit_domain::account_pool::Policy;
 use opkit_domain::event::Feed;
 use opkit_domain::ids::{ClientId, ObjectiveId, RepositoryId, SessionId, UserId};
 use opkit_domain::objective::{Integration, Status};
-use opkit_domain::session::{Identity, RunStatus};
-use opkit_domain::view::{AccountView, BoardFilter, BoardView, CardView, LaneView, SessionView, WipView};
+use opkit_domain::session::{Identity, RunStatus, WallMode};
+use opkit_domain::view::{BoardFilter, BoardView, CardView, LaneView, SessionView, WipView};
 use tokio::sync::{Notify, broadcast};
 
 use crate::agents::Agents;
@@ -40,6 +41,27 @@ pub struct Config {
     pub cap: Option<u32>,
     /// The Claude Code program, if there is one.
     pub agent_claude: Option<PathBuf>,
+    /// Whether the kernel's wall is asked for; anything but `Enforced` is shown in red.
+    pub wall: WallMode,
+    /// How accounts are filled.
+    pub account_policy: Policy,
+    /// Free bytes below which nothing new starts; none = 512 MB.
+    pub min_free: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            data: PathBuf::new(),
+            session_binary: PathBuf::new(),
+            build_id: String::new(),
+            cap: None,
+            agent_claude: None,
+            wall: WallMode::Enforced,
+            account_policy: Policy::LeastLoaded,
+            min_free: None,
+        }
+    }
 }
 
 /// Which objectives a list shows.
@@ -89,12 +111,33 @@ pub struct NewRepo {
     /// Base branch; none = the source's own.
     #[serde(default)]
     pub base: Option<String>,
+    /// Command that runs once in a new worktree.
+    #[serde(default)]
+    pub setup: Option<String>,
     /// Command of the floor.
     #[serde(default)]
     pub verify: Option<String>,
     /// What happens with a delivered branch.
     #[serde(default)]
     pub integrate: Option<Integration>,
+}
+
+/// Changes to a repository; absent = unchanged, an empty command = none.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EditRepo {
+    /// Command that runs once in a new worktree.
+    #[serde(default)]
+    pub setup: Option<String>,
+    /// Command of the floor.
+    #[serde(default)]
+    pub verify: Option<String>,
+    /// What happens with a delivered branch.
+    #[serde(default)]
+    pub integrate: Option<Integration>,
+    /// Checkouts made ahead: a number, or `default`.
+    #[serde(default)]
+    pub pool: Option<String>,
 }
 
 /// A call of a session.
@@ -149,6 +192,10 @@ struct Inner {
     launches: Mutex<HashMap<SessionId, Option<std::time::Instant>>>,
     /// Ended sessions that are being settled.
     settling: Mutex<HashSet<SessionId>>,
+    /// Two starts at a time.
+    start_turns: tokio::sync::Semaphore,
+    /// Agents whose guard failed, with the sentence for people; nothing of them starts.
+    broken_guards: Mutex<BTreeMap<String, String>>,
     /// Few at once: settling runs git.
     settle_turns: tokio::sync::Semaphore,
     /// Viewers by session.
@@ -156,6 +203,11 @@ struct Inner {
     /// One turn a repository for whatever writes its mirror.
     turns: Mutex<HashMap<RepositoryId, Arc<tokio::sync::Mutex<()>>>>,
     tasks: Tasks,
+    pool: crate::pool::Pool,
+    /// Wakes housekeeping.
+    house: Notify,
+    /// What the disk held when somebody last counted.
+    disk: Mutex<Option<opkit_domain::view::DiskUse>>,
 }
 
 impl Engine {
@@ -170,12 +222,14 @@ impl Engine {
             data_dir::passable(path.parent().unwrap_or(&path), identity)?;
         }
         let dirs = DataDir::open(&config.data)?;
+        let pool = crate::pool::Pool::open(&dirs.root)?;
         let tmux = Tmux::find(&dirs)?;
         let runner = crate::install::runner(&dirs, &config.session_binary)?;
         let store = Store::open(&dirs.database()).await?;
         store.ensure_accounts().await?;
         let stored = store.setting("max_concurrent_sessions").await?.and_then(|text| text.parse().ok());
         let cap = stored.or(config.cap).unwrap_or(DEFAULT_CAP);
+        let broken_guards = store.broken_guards().await?;
         let agents = Agents::new(config.agent_claude.clone());
         let (feed, _) = broadcast::channel(1024);
         Ok(Engine(Arc::new(Inner {
@@ -197,10 +251,15 @@ impl Engine {
             live: Mutex::default(),
             launches: Mutex::default(),
             settling: Mutex::default(),
+            start_turns: tokio::sync::Semaphore::new(2),
+            broken_guards: Mutex::new(broken_guards),
             settle_turns: tokio::sync::Semaphore::new(3),
             viewers: Mutex::default(),
             turns: Mutex::default(),
             tasks: Tasks::default(),
+            pool,
+            house: Notify::new(),
+            disk: Mutex::default(),
         })))
     }
 
@@ -210,6 +269,10 @@ impl Engine {
         crate::dispatcher::spawn(self.clone());
         crate::feed::spawn(self.clone());
         crate::health::spawn(self.clone());
+        crate::clock::spawn(self.clone());
+        crate::journal::spawn(self.clone());
+        crate::housekeeping::spawn(self.clone());
+        crate::pool::spawn(self.clone());
     }
 
     /// The poller's first complete pass is over; before that nothing is claimed.
@@ -283,6 +346,15 @@ impl Engine {
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.0.tasks
     }
+    pub(crate) fn pool(&self) -> &crate::pool::Pool {
+        &self.0.pool
+    }
+    pub(crate) fn house_wake(&self) -> &Notify {
+        &self.0.house
+    }
+    pub(crate) fn counted(&self) -> std::sync::MutexGuard<'_, Option<opkit_domain::view::DiskUse>> {
+        self.0.disk.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
     pub(crate) fn dispatch_wake(&self) -> &Notify {
         &self.0.dispatch
     }
@@ -305,6 +377,21 @@ impl Engine {
     }
     pub(crate) fn settling(&self) -> std::sync::MutexGuard<'_, HashSet<SessionId>> {
         self.0.settling.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+    pub(crate) fn start_turns(&self) -> &tokio::sync::Semaphore {
+        &self.0.start_turns
+    }
+    pub(crate) fn wall_mode(&self) -> WallMode {
+        self.0.config.wall
+    }
+    pub(crate) fn account_policy(&self) -> Policy {
+        self.0.config.account_policy
+    }
+    pub(crate) fn disk_floor(&self) -> u64 {
+        self.0.config.min_free.unwrap_or(crate::health::DISK_FLOOR)
+    }
+    pub(crate) fn broken_guards(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.broken_guards.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
     pub(crate) fn settle_turns(&self) -> &tokio::sync::Semaphore {
         &self.0.settle_turns
@@ -361,6 +448,7 @@ impl Engine {
             && let Some(status) = self.live_lines().get(session)
         {
             card.activity.clone_from(&status.activity);
+            card.denial = status.last_denial.clone().unwrap_or_default();
             card.cost_usd_micros += status.cost_usd_micros;
         }
         card
@@ -412,10 +500,12 @@ impl Engine {
     pub async fn wip(&self, scope: Scope) -> Result<WipView> {
         let (work, plan, review, oldest_in_queue, review_depth, needs_you) =
             self.0.store.wip_figures(scope).await?;
-        let accounts = self.accounts().await?;
-        let room: u32 = accounts.iter().filter(|a| a.state == "available").map(|a| a.limit).sum();
+        let (room, accounts_until) = self.account_room().await?;
         let cap = self.cap_setting().min(room);
-        let stopped = crate::kill_switch::reason(&self.0.dirs.kill_switch());
+        let switch = crate::kill_switch::reason(&self.0.dirs.kill_switch());
+        let disabled = switch.is_some();
+        let stopped =
+            switch.or_else(|| self.broken_guards().values().next().cloned()).or_else(|| self.low_disk());
         Ok(WipView {
             cap,
             reserve: opkit_domain::dispatch::reserve(cap),
@@ -426,6 +516,8 @@ impl Engine {
             review_depth,
             needs_you,
             stopped,
+            disabled,
+            accounts_until,
         })
     }
 
@@ -472,15 +564,6 @@ impl Engine {
             session.cost_usd_micros = status.cost_usd_micros;
         }
         Ok(session)
-    }
-
-    /// The account pool.
-    pub async fn accounts(&self) -> Result<Vec<AccountView>> {
-        let runs_as = match &self.0.identity {
-            Some(identity) => format!("opkit-agent ({})", identity.uid),
-            None => format!("the service's user ({})", rustix::process::geteuid().as_raw()),
-        };
-        self.0.store.accounts(&runs_as).await
     }
 
     /// There is an owner.

@@ -112,6 +112,24 @@ impl Git {
         self.start(args.iter().map(|arg| arg.as_ref().to_owned()).collect(), owner, None, 4 << 20).await
     }
 
+    /// Runs git for work that nobody waits for: it gets the processor and the disk when nobody else wants them.
+    pub(crate) async fn quietly<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output> {
+        let mut front: Vec<OsString> = Vec::new();
+        if let Some(chrt) = crate::programs::find("chrt") {
+            front.extend([chrt.into(), "--idle".into(), "0".into()]);
+        }
+        if let Some(ionice) = crate::programs::find("ionice") {
+            front.extend([ionice.into(), "-c".into(), "3".into()]);
+        }
+        front.push(self.program.clone().into());
+        let program = front.remove(0);
+        front.extend(HARDENED.iter().map(Into::into));
+        front.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
+        let mut command = std::process::Command::new(program);
+        command.args(front);
+        self.finish(command, None, None, 4 << 20).await
+    }
+
     /// The same with output into a file that is already open.
     pub(crate) async fn owner_to_file<S: AsRef<OsStr>>(
         &self,
@@ -131,12 +149,22 @@ impl Git {
         limit: usize,
     ) -> Result<Output> {
         let mut command = std::process::Command::new(&self.program);
+        command.args(HARDENED).args(args);
+        self.finish(command, owner, stdout, limit).await
+    }
+
+    async fn finish(
+        &self,
+        mut command: std::process::Command,
+        owner: Option<(u32, u32)>,
+        stdout: Option<std::fs::File>,
+        limit: usize,
+    ) -> Result<Output> {
         command.env_clear();
         command.env("PATH", crate::programs::PATH).env("LANG", "C.UTF-8").env("HOME", "/nonexistent");
         command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_CONFIG_NOSYSTEM", "1");
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_OPTIONAL_LOCKS", "0");
         command.env("GIT_ASKPASS", "/bin/false");
-        command.args(HARDENED).args(args);
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         match stdout {
             Some(file) => command.stdout(file),

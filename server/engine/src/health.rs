@@ -1,60 +1,20 @@
 //! Health: what each background task did last, the disk, and what `doctor` finds.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+mod tasks;
+
 use std::time::Duration;
 
 use opkit_domain::access::{Access, Actor, Scope};
-use opkit_domain::session::Outcome;
-use opkit_domain::view::{HealthView, TaskView};
+use opkit_domain::session::{Outcome, WallMode};
+use opkit_domain::view::HealthView;
 
 use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+pub(crate) use tasks::Tasks;
 
-/// Below this much free disk nothing new starts.
-const DISK_FLOOR: u64 = 512 << 20;
-
-/// Last results of background tasks.
-#[derive(Default)]
-pub(crate) struct Tasks(Mutex<BTreeMap<&'static str, (i64, Option<String>)>>);
-
-impl Tasks {
-    fn note(&self, name: &'static str, result: Option<String>) {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(name, (now_ms(), result));
-    }
-
-    pub(crate) fn ok(&self, name: &'static str) {
-        self.note(name, None);
-    }
-
-    /// Notes a failure; the log has it once, the health page the sentence.
-    pub(crate) fn failed(&self, name: &'static str, error: &Error) {
-        let text = match error {
-            Error::Internal(inner) => format!("{inner:#}"),
-            Error::NotFound(_)
-            | Error::Refused(_)
-            | Error::Conflict(_)
-            | Error::BadInput(_)
-            | Error::Forbidden(_) => error.to_string(),
-        };
-        tracing::error!(task = name, error = text, "a background task failed");
-        self.note(name, Some(text));
-    }
-
-    fn views(&self) -> Vec<TaskView> {
-        let tasks = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        tasks
-            .iter()
-            .map(|(name, (at, error))| TaskView {
-                name: (*name).to_owned(),
-                last_run: Some(*at),
-                result: error.clone().unwrap_or_else(|| "ok".into()),
-                ok: error.is_none(),
-            })
-            .collect()
-    }
-}
+/// Below this much free disk nothing new starts, unless the operator says otherwise.
+pub(crate) const DISK_FLOOR: u64 = 512 << 20;
 
 /// Housekeeping: windows of ended sessions.
 pub(crate) fn spawn(engine: Engine) {
@@ -70,11 +30,37 @@ pub(crate) fn spawn(engine: Engine) {
 }
 
 impl Engine {
+    /// Every account has its turn, whatever another one's tmux does.
     async fn sweep_windows(&self) -> Result<()> {
-        for account in self.accounts().await? {
-            self.tmux().sweep(&self.dirs().tmux_socket(&account.name), now_ms() / 1000).await?;
+        let mut failed = None;
+        for account in self.store().accounts().await? {
+            let socket = self.dirs().tmux_socket(&account.name);
+            if let Err(error) = self.tmux().sweep(&socket, now_ms() / 1000).await {
+                failed = Some(error);
+            }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Why this server should not be given work now, if so.
+    pub fn not_ready(&self) -> Option<String> {
+        if self.draining() {
+            return Some("it leaves; sessions go on".into());
+        }
+        if !self.is_ready() {
+            return Some("sessions are being looked at".into());
+        }
+        self.tasks().poller_fails()
+    }
+
+    /// What the wall is, for people.
+    fn wall_text(&self) -> &'static str {
+        match self.wall_mode() {
+            WallMode::Enforced => "enforced: no session starts without it",
+            WallMode::HookOnly => {
+                "hook only: the kernel enforces nothing, and only the guard asks (OPKIT_WALL=hook_only)"
+            }
+        }
     }
 
     /// Free bytes where the data is.
@@ -83,38 +69,43 @@ impl Engine {
     }
 
     pub(crate) fn disk_is_low(&self) -> bool {
-        self.disk_free() < DISK_FLOOR
+        self.disk_free() < self.disk_floor()
+    }
+
+    /// The sentence for people when there is so little room that nothing new starts.
+    pub(crate) fn low_disk(&self) -> Option<String> {
+        let free = self.disk_free();
+        (free < self.disk_floor()).then(|| {
+            format!(
+                "Disk is low: {} MB free, and below {} MB nothing new starts. It goes on when there is more.",
+                free >> 20,
+                self.disk_floor() >> 20
+            )
+        })
     }
 
     /// The health page.
     pub async fn health(&self, scope: Scope) -> Result<HealthView> {
         Ok(HealthView {
             version: format!("{} ({})", env!("CARGO_PKG_VERSION"), self.build_id()),
-            mode: self.mode(),
-            wall: "enforced: no session starts without it".into(),
+            mode: self.mode_text().await?,
+            wall: self.wall_text().into(),
             accounts: self.accounts().await?,
             tasks: self.tasks().views(),
             disk_free: self.disk_free(),
+            disk: self.disk_known(),
             wip: self.wip(scope).await?,
             checks: self.doctor().await,
             now: now_ms(),
         })
     }
 
-    fn mode(&self) -> String {
-        match self.identity() {
-            Some(identity) => format!("homes: every session runs as opkit-agent ({})", identity.uid),
-            None => {
-                "homes: every session runs as the service's own user, and only the wall separates them".into()
-            }
-        }
-    }
-
     /// What a person would check first: (fine, sentence).
     pub async fn doctor(&self) -> Vec<(bool, String)> {
         let mut lines = vec![
             (true, format!("Data directory {}", self.dirs().root.display())),
-            (true, format!("Mode: {}", self.mode())),
+            (true, format!("Mode: {}", self.mode_text().await.unwrap_or_else(|error| error.to_string()))),
+            (self.wall_mode() == WallMode::Enforced, format!("Wall: {}", self.wall_text())),
             (true, format!("git: {}", self.git().program().display())),
         ];
         let abi = fs_abi();
@@ -122,7 +113,7 @@ impl Engine {
         let free = self.disk_free() >> 20;
         lines.push((
             !self.disk_is_low(),
-            format!("{free} MB free; below {} MB nothing starts", DISK_FLOOR >> 20),
+            format!("{free} MB free; below {} MB nothing starts", self.disk_floor() >> 20),
         ));
         match crate::kill_switch::reason(&self.dirs().kill_switch()) {
             Some(why) => {
@@ -179,6 +170,7 @@ impl Engine {
             ));
         }
         crate::kill_switch::lift(&self.dirs().kill_switch())?;
+        self.mend_guards().await?;
         self.audit(actor, "enable", "", serde_json::json!({})).await?;
         self.changed();
         Ok(())

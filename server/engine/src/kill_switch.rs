@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::store::sessions::SessionRow;
 
 /// Why nothing may start, or none. Anything but "the file is not there" counts as set.
 pub(crate) fn reason(path: &Path) -> Option<String> {
@@ -34,5 +36,43 @@ pub(crate) fn lift(path: &Path) -> Result<()> {
             path.display()
         ))),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+impl Engine {
+    /// A guard that fails stops every new start of its agent, until a person enables again.
+    pub(crate) fn guard_is_broken(&self, agent: &str) -> bool {
+        self.broken_guards().contains_key(agent)
+    }
+
+    /// Notes a guard that failed; kept over restarts.
+    pub(crate) async fn note_broken_guard(&self, row: &SessionRow) -> Result<()> {
+        if self.guard_is_broken(&row.agent) {
+            return Ok(());
+        }
+        let sentence = format!(
+            "The guard of {} failed in session {}: no new {} session starts. Look at `opkit doctor`, then run \
+             `opkit enable`.",
+            row.agent,
+            row.id.short(),
+            row.agent,
+        );
+        self.store().set_broken_guard(&row.agent, Some(&sentence)).await?;
+        let detail = serde_json::json!({ "agent": row.agent, "session": row.id });
+        self.store().audit(row.scope, "state poller", "guard_broken", &row.agent, &detail).await?;
+        tracing::error!(session.id = %row.id, agent = row.agent, "the guard failed");
+        self.broken_guards().insert(row.agent.clone(), sentence);
+        self.changed();
+        Ok(())
+    }
+
+    /// Lets agents start again whose guard had failed.
+    pub(crate) async fn mend_guards(&self) -> Result<()> {
+        let agents: Vec<String> = self.broken_guards().keys().cloned().collect();
+        for agent in agents {
+            self.store().set_broken_guard(&agent, None).await?;
+            self.broken_guards().remove(&agent);
+        }
+        Ok(())
     }
 }

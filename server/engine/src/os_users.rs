@@ -111,32 +111,36 @@ impl Engine {
     pub(crate) fn identity_of(&self, row: &SessionRow) -> Result<Option<Identity>> {
         let Some(agent) = self.identity() else { return Ok(None) };
         let groups = self.slot_group(row.slot).into_iter().collect();
-        let uid = match &row.os_user {
-            None => agent.uid,
-            Some(name) => {
-                lookup(name)?
+        let uid =
+            match &row.os_user {
+                None => agent.uid,
+                Some(name) => lookup(name)?
                     .ok_or_else(|| {
                         Error::Refused(format!(
                             "The OS user {name} of account {} does not exist. Run: opkit accounts provision",
                             row.account
                         ))
                     })?
-                    .uid
-            }
-        };
+                    .uid,
+            };
         Ok(Some(Identity { uid, gid: agent.gid, groups }))
     }
 
     /// The account mode in force, in words: *os-users*, *homes*, or both beside each other.
     pub async fn mode_text(&self) -> Result<String> {
         let Some(agent) = self.identity() else {
-            return Ok("homes: every session runs as the service's own user, and only the wall separates them".into());
+            return Ok(
+                "homes: every session runs as the service's own user, and only the wall separates them"
+                    .into(),
+            );
         };
         let (all, own) = self.store().account_users().await?;
         Ok(match own {
             0 => format!("homes: every session runs as {AGENT_USER} ({})", agent.uid),
             own if own == all => "os-users: every account has an OS user of its own".into(),
-            own => format!("os-users for {own} of {all} accounts; the others share {AGENT_USER} ({})", agent.uid),
+            own => {
+                format!("os-users for {own} of {all} accounts; the others share {AGENT_USER} ({})", agent.uid)
+            }
         })
     }
 
@@ -180,9 +184,8 @@ fn carries(status: &str, group: u32) -> bool {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     let dead = field("State:").is_some_and(|state| state.trim_start().starts_with(['Z', 'X']));
     !dead
-        && field("Groups:").is_some_and(|groups| {
-            groups.split_ascii_whitespace().any(|word| word.parse() == Ok(group))
-        })
+        && field("Groups:")
+            .is_some_and(|groups| groups.split_ascii_whitespace().any(|word| word.parse() == Ok(group)))
 }
 
 #[cfg(test)]

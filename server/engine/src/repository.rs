@@ -9,11 +9,11 @@ use opkit_domain::ids::RepositoryId;
 use opkit_domain::objective::{Integration, long_text};
 use opkit_domain::view::RepoView;
 
-use crate::engine::{Engine, NewRepo};
+use crate::engine::{EditRepo, Engine, NewRepo};
 use crate::error::{Error, Result};
 use crate::git::{branch_name, failure, short};
 use crate::store::people::audit_in;
-use crate::store::repositories::{NewRepoRow, RepoRow, insert};
+use crate::store::repositories::{NewRepoRow, RepoChange, RepoRow, insert, update};
 
 /// In a mirror: attributes of the tree never hide or change anything in an export.
 const MIRROR_ATTRIBUTES: &str =
@@ -33,8 +33,8 @@ impl Engine {
                 "A repository named “{name}” is registered already. Give another name."
             )));
         }
-        let verify =
-            new.verify.as_deref().map(|text| long_text("verify command", text.trim())).transpose()?;
+        let setup = command("set-up command", new.setup.as_deref())?.flatten();
+        let verify = command("verify command", new.verify.as_deref())?.flatten();
         // The mirror is made under a number of its own and renamed once the row exists.
         let staging = self.dirs().root.join(format!("mirrors/new-{}.git", uuid::Uuid::new_v4().simple()));
         let prepared = self.prepare_mirror(&staging, &source, new.base.as_deref()).await;
@@ -50,7 +50,8 @@ impl Engine {
             name: &name,
             source: &source,
             base: &base,
-            verify: verify.as_deref().filter(|text| !text.is_empty()),
+            setup: setup.as_deref(),
+            verify: verify.as_deref(),
             integrate: new.integrate.unwrap_or(Integration::Keep),
         };
         let id = match insert(&mut tx, actor.scope, &row).await {
@@ -67,14 +68,74 @@ impl Engine {
         fs::rename(&staging, &mirror)?;
         tx.commit().await?;
         self.changed();
-        let repos = self.store().repos(actor.scope).await?;
+        if let Some(commit) = self.commit_of(&mirror, &format!("refs/heads/{base}")).await? {
+            self.note_base(id, &commit).await?;
+        }
+        self.pool().look();
+        self.repo_view(actor.scope, id).await
+    }
+
+    async fn repo_view(&self, scope: Scope, id: RepositoryId) -> Result<RepoView> {
+        let repos = self.repos(scope).await?;
         repos
             .into_iter()
             .find(|repo| repo.id == id)
             .ok_or_else(|| Error::NotFound("The repository vanished.".into()))
     }
 
-    async fn prepare_mirror(&self, mirror: &Path, source: &str, base: Option<&str>) -> Result<String> {
+    /// Changes a repository's commands, integration, or how many checkouts are made ahead.
+    pub async fn edit_repo(&self, actor: &Actor, name: &str, edit: EditRepo) -> Result<RepoView> {
+        self.operator(actor)?;
+        let row = self
+            .store()
+            .repo_by_name(actor.scope, name)
+            .await?
+            .ok_or_else(|| Error::NotFound(format!("There is no repository named “{}”.", short(name))))?;
+        let setup = command("set-up command", edit.setup.as_deref())?;
+        let verify = command("verify command", edit.verify.as_deref())?;
+        let change = RepoChange {
+            setup: setup.as_ref().map(Option::as_deref),
+            verify: verify.as_ref().map(Option::as_deref),
+            integrate: edit.integrate,
+            pool: edit.pool.as_deref().map(pool_size).transpose()?,
+        };
+        let mut tx = self.store().begin().await?;
+        update(&mut tx, actor.scope, row.id(), &change).await?;
+        let detail = serde_json::to_value(&edit)?;
+        audit_in(&mut tx, actor.scope, &actor.name, "repository_changed", name, &detail).await?;
+        tx.commit().await?;
+        self.changed();
+        self.pool().look();
+        self.repo_view(actor.scope, row.id()).await
+    }
+
+    /// Reads from a base what works differently here, once a commit.
+    pub(crate) async fn note_base(&self, id: RepositoryId, commit: &str) -> Result<()> {
+        if self.pool().notes().get(&id).is_some_and(|(known, _)| known == commit) {
+            return Ok(());
+        }
+        let mirror = self.dirs().mirror(id);
+        let mut notes = Vec::new();
+        let modules =
+            self.git().run(&mirror, &["cat-file", "-e", &format!("{commit}:.gitmodules")], 100).await?;
+        if modules.ok {
+            notes.push(SUBMODULES.to_owned());
+        }
+        let pathspec = ":(glob)**/.gitattributes";
+        let grep = ["grep", "-q", "-E", "-e", "filter=lfs", commit, "--", pathspec];
+        if self.git().run(&mirror, &grep, 100).await?.ok {
+            notes.push(LARGE_FILES.to_owned());
+        }
+        self.pool().notes().insert(id, (commit.to_owned(), notes));
+        Ok(())
+    }
+
+    pub(crate) async fn prepare_mirror(
+        &self,
+        mirror: &Path,
+        source: &str,
+        base: Option<&str>,
+    ) -> Result<String> {
         let made = self.git().as_owner(None, &["init", "-q", "--bare", &mirror.to_string_lossy()]).await?;
         if !made.ok {
             return Err(failure(&made));
@@ -111,7 +172,7 @@ impl Engine {
 
     /// A mirror holds the whole repository: only the agents' user may read it. Where the registered path belongs to
     /// somebody else than root, its owner must read it too (merges are pushed as that owner), so it stays open.
-    fn close_mirror(&self, mirror: &Path, source: &str) -> Result<()> {
+    pub(crate) fn close_mirror(&self, mirror: &Path, source: &str) -> Result<()> {
         match (self.identity(), owner_of(source)?) {
             (None, _) => crate::data_dir::mode(mirror, 0o700),
             (Some(identity), None) => {
@@ -238,9 +299,13 @@ impl Engine {
         let mirror = self.dirs().mirror(repo.id());
         let _turn = self.repo_turn(repo.id()).await;
         self.fetch_source(&mirror, &repo.source).await?;
-        self.commit_of(&mirror, &format!("refs/heads/{base}")).await?.ok_or_else(|| {
+        let commit = self.commit_of(&mirror, &format!("refs/heads/{base}")).await?.ok_or_else(|| {
             Error::Refused(format!("The repository “{}” has no branch “{}”.", repo.name, short(base)))
-        })
+        })?;
+        if base == repo.base {
+            self.pool().base_is(repo.id(), &commit);
+        }
+        Ok(commit)
     }
 
     /// The commit a name stands for in a mirror.
@@ -257,11 +322,7 @@ impl Engine {
     pub async fn add_sample_repo(&self, actor: &Actor) -> Result<RepoView> {
         self.operator(actor)?;
         if let Some(row) = self.store().repo_by_name(actor.scope, "sample").await? {
-            let repos = self.store().repos(actor.scope).await?;
-            return repos
-                .into_iter()
-                .find(|repo| repo.id == row.id())
-                .ok_or_else(|| Error::NotFound("The sample vanished.".into()));
+            return self.repo_view(actor.scope, row.id()).await;
         }
         let path = self.dirs().root.join("sample/hello");
         if !path.join(".git").exists() {
@@ -298,11 +359,48 @@ impl Engine {
 
     /// All repositories.
     pub async fn repos(&self, scope: Scope) -> Result<Vec<RepoView>> {
-        self.store().repos(scope).await
+        let mut repos = self.store().repos(scope).await?;
+        let notes = self.pool().notes();
+        for repo in &mut repos {
+            repo.ready = self.pool().ready(repo.id);
+            repo.notes = notes.get(&repo.id).map(|(_, notes)| notes.clone()).unwrap_or_default();
+        }
+        Ok(repos)
     }
 
     pub(crate) async fn repo_row(&self, scope: Scope, id: RepositoryId) -> Result<RepoRow> {
         self.store().repo(scope, id).await
+    }
+}
+
+/// What a base with `.gitmodules` means.
+const SUBMODULES: &str = "It has submodules. They are not checked out: their directories are empty in worktrees and \
+    in reviews. Where they are needed, let the set-up command fetch their content, by other means than git: a review \
+    works on an export without history.";
+/// What a base with `filter=lfs` means.
+const LARGE_FILES: &str = "It keeps large files with Git LFS. They stay pointer files in worktrees, reviews and \
+    results: their content is neither fetched nor stored, and a change to it cannot be delivered. Where it is needed, \
+    let the set-up command fetch it, by other means than git: a review works on an export without history.";
+
+/// A command that a person gave: none = not given, an inner none = there shall be none.
+fn command(what: &'static str, given: Option<&str>) -> Result<Option<Option<String>>> {
+    let Some(text) = given else { return Ok(None) };
+    let text = long_text(what, text.trim())?;
+    Ok(Some(Some(text).filter(|text| !text.is_empty())))
+}
+
+/// A number of checkouts, or `default`.
+fn pool_size(text: &str) -> Result<Option<u32>> {
+    let text = text.trim();
+    if text.is_empty() || text == "default" {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(size) if size <= crate::pool::LARGEST => Ok(Some(size)),
+        _ => Err(Error::BadInput(format!(
+            "The number of checkouts made ahead is 0 to {}, or default.",
+            crate::pool::LARGEST
+        ))),
     }
 }
 

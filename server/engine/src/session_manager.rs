@@ -8,17 +8,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use opkit_domain::ids::SessionId;
-use opkit_domain::session::{Identity, Outcome, Role, StopRequest, files};
+use opkit_domain::session::{Identity, Outcome, Role, RunSpec, StopRequest, files};
 use sha2::{Digest, Sha256};
 
 pub(crate) use probe::{Runner, runner};
 pub(crate) use spec::TAKE_BRANCH;
 
-use crate::data_dir::{give, mode, own_dir, write_atomically};
+use crate::data_dir::{give, mode, own_dir, write_atomically, write_quickly};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::state_poller::read_json;
 use crate::store::objectives::Objective;
 use crate::store::sessions::{SessionRow, mark_stopping};
+
+/// A start that takes longer than this waits on, and lets the next one begin.
+const START_TURN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Proof that a claim took slot, account and objective for this session.
 #[derive(Debug)]
@@ -95,14 +99,25 @@ impl Engine {
         let Some(row) = self.store().session_row(id).await? else { return Ok(()) };
         let objective = self.store().objective(row.scope, row.objective).await?;
         self.make_directories(&row, &objective).await?;
+        // Two at a time from here: a burst of starts would only slow each of them down.
+        let turn = self.start_turns().acquire().await.map_err(|closed| Error::Internal(closed.into()))?;
         let dir = self.dirs().session(id);
-        if !dir.join(files::SPEC).exists() {
+        // A power cut can leave an empty file; a whole one is kept, so that launching twice is the same launch.
+        if read_json::<RunSpec>(&dir.join(files::SPEC)).is_none() {
             let spec = self.build_spec(&row, &objective).await?;
-            write_atomically(&dir.join(files::SPEC), &serde_json::to_vec_pretty(&spec)?, 0o600)?;
+            write_quickly(&dir.join(files::SPEC), &serde_json::to_vec_pretty(&spec)?, 0o600)?;
         }
         let socket = self.dirs().tmux_socket(&row.account);
         let argv: [&OsStr; 3] = [self.runner().as_os_str(), OsStr::new("run"), dir.as_os_str()];
-        let window = self.tmux().open(&socket, objective.id, &argv).await?;
+        let mut opening = std::pin::pin!(self.tmux().open(&socket, objective.id, &argv));
+        let window = match tokio::time::timeout(START_TURN, &mut opening).await {
+            Ok(window) => window?,
+            // A tmux server that hangs holds up its own account only.
+            Err(_) => {
+                drop(turn);
+                opening.await?
+            }
+        };
         tracing::info!(session.id = %id, objective.id = %objective.id, account = row.account, window, "session launched");
         Ok(())
     }
@@ -145,10 +160,8 @@ impl Engine {
         identity: Option<&Identity>,
     ) -> Result<()> {
         let worktree = self.dirs().worktree(objective.id);
-        match fs::remove_dir_all(&worktree) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
+        if worktree.exists() {
+            self.pool().discard(&worktree)?;
         }
         let repo = self.repo_row(row.scope, objective.repo).await?;
         let base = objective.head_commit.as_deref().or(objective.base_commit.as_deref()).unwrap_or_default();

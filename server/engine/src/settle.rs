@@ -15,13 +15,13 @@ use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::session_manager::{Runner, TAKE_BRANCH, runner};
+use crate::state_poller::read_json;
 use crate::store::Tx;
 use crate::store::accounts::set_state;
 use crate::store::events::{NewEvent, append};
 use crate::store::objectives::{Beside, Objective, get, store_transition};
-use crate::state_poller::read_json;
 use crate::store::rescue::{NewRescue, insert_rescue};
-use crate::store::sessions::{End, NewReview, SessionRow, end, insert_review};
+use crate::store::sessions::{End, NewReview, SessionRow, end, insert_review, overloads_in_a_row};
 
 /// A usage limit without a stated end lasts this long.
 const DEFAULT_COOL_DOWN_MS: i64 = 5 * 3_600_000;
@@ -87,6 +87,9 @@ impl Engine {
         {
             outcome = Outcome::Blocked;
             detail.clone_from(reason);
+        }
+        if exit.guard_broken {
+            self.note_broken_guard(row).await?;
         }
         let mut found = Found::plain(outcome, detail);
         found.prepared = outcome != Outcome::NeverRan;
@@ -262,7 +265,11 @@ impl Engine {
     }
 
     /// Keeps what was not committed in the rescue repository; gives ref and commit when there was something.
-    async fn fetch_rescue(&self, row: &SessionRow, objective: &Objective) -> Result<Option<(String, String)>> {
+    async fn fetch_rescue(
+        &self,
+        row: &SessionRow,
+        objective: &Objective,
+    ) -> Result<Option<(String, String)>> {
         let bundle = self.dirs().session(&row.id).join(files::RESCUE_BUNDLE);
         if fs::metadata(&bundle).map_or(0, |meta| meta.len()) == 0 {
             return Ok(None);
@@ -271,7 +278,8 @@ impl Engine {
         let rescue = self.dirs().rescue(objective.repo);
         let mirror = self.dirs().mirror(objective.repo);
         if !rescue.join("HEAD").exists() {
-            let made = self.git().as_owner(None, &["init", "-q", "--bare", &rescue.to_string_lossy()]).await?;
+            let made =
+                self.git().as_owner(None, &["init", "-q", "--bare", &rescue.to_string_lossy()]).await?;
             if !made.ok {
                 return Err(crate::git::failure(&made));
             }
@@ -304,6 +312,9 @@ impl Engine {
                 artifact: found.artifact.as_deref(),
                 notes: found.notes.as_deref(),
                 proof: proof.as_deref(),
+                policy: exit
+                    .map_or((None, None), |exit| (exit.policy_start.as_deref(), exit.policy_end.as_deref())),
+                planted: exit.map_or(&[], |exit| &exit.planted),
             },
         )
         .await?;
@@ -343,6 +354,9 @@ impl Engine {
 
     /// Done means integrated: a merge happens before the transition, and may turn it into a conflict.
     async fn merge_before_done(&self, row: &SessionRow, found: &Found) -> Result<Option<Result<String>>> {
+        if found.exit.as_ref().is_some_and(|exit| exit.tampered) {
+            return Ok(None);
+        }
         let mut objective = self.store().objective(row.scope, row.objective).await?;
         let trigger = Trigger::SessionEnded(row.role, found.outcome, found.product);
         let Ok(transition) = step(&objective.facts, trigger) else { return Ok(None) };
@@ -372,6 +386,7 @@ impl Engine {
                         (now_ms() + DEFAULT_COOL_DOWN_MS, "usage limit without a stated end: 5 hours assumed")
                     }
                 };
+                let until = until + jitter(until - now_ms());
                 set_state(tx, &row.account, "cooling_down", why, Some(until)).await
             }
             Outcome::AuthFailed => set_state(tx, &row.account, "needs_login", &found.detail, None).await,
@@ -397,12 +412,18 @@ impl Engine {
         found: &Found,
         merged: Option<Result<String>>,
     ) -> Result<()> {
-        let mut beside = beside(row, before, found);
+        let overloads =
+            if found.outcome == Outcome::Overloaded { overloads_in_a_row(tx, row).await? } else { 0 };
+        let mut beside = beside(row, before, found, overloads);
         let mut reason = found.detail.clone();
         let mut trigger = Trigger::SessionEnded(row.role, found.outcome, found.product);
         let mut facts = before.facts.clone();
         facts.live = false;
         facts.delivered |= found.head.is_some();
+        if found.exit.as_ref().is_some_and(|exit| exit.tampered) {
+            trigger = Trigger::Tampered;
+            "The policy of the session changed while it ran.".clone_into(&mut reason);
+        }
         match merged {
             Some(Ok(sentence)) => beside.integrated = Some(sentence),
             Some(Err(why)) => {
@@ -479,6 +500,18 @@ impl Engine {
     }
 }
 
+/// Accounts whose limits end together shall not all begin at that instant: up to half a minute more, and never
+/// more than a twentieth of the wait.
+fn jitter(wait_ms: i64) -> i64 {
+    let most = (wait_ms / 20).clamp(0, 30_000);
+    if most == 0 { 0 } else { rand::random_range(0..=most) }
+}
+
+/// The pause after overloads: half a minute, doubled each time in a row, at most a quarter of an hour.
+fn overload_pause(in_a_row: u32) -> i64 {
+    (OVERLOAD_PAUSE_MS << in_a_row.min(10)).min(15 * 60_000)
+}
+
 /// A transition that changes nothing but the session.
 fn stay(before: &Objective) -> Transition {
     Transition {
@@ -495,13 +528,13 @@ fn stay(before: &Objective) -> Transition {
     }
 }
 
-/// Everything that is stored beside the transition.
-fn beside(row: &SessionRow, before: &Objective, found: &Found) -> Beside {
+/// Everything that is stored beside the transition. `overloads` sessions before this one ended overloaded.
+fn beside(row: &SessionRow, before: &Objective, found: &Found, overloads: u32) -> Beside {
     let exit = found.exit.as_ref();
     let c = before.facts.counters;
     let failures = c.run_failures + c.start_failures + c.review_errors;
     let pause = match found.outcome {
-        Outcome::Overloaded => OVERLOAD_PAUSE_MS,
+        Outcome::Overloaded => overload_pause(overloads),
         Outcome::NeverRan | Outcome::Failed | Outcome::Killed | Outcome::Lost => {
             RETRY_PAUSE_MS << failures.min(6)
         }

@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::session_manager::{LaunchPermit, Runner, runner};
 use crate::store::events::{NewEvent, append};
+use crate::store::people::audit_in;
 use crate::store::sessions::{SessionRow, mark_running};
 
 /// How often everything is looked at without a hint.
@@ -31,6 +32,8 @@ struct Seen {
     last: RunStatus,
     watched: bool,
     proof_stored: bool,
+    /// Denials that are events already, and when the last was; none before the first look.
+    denials: Option<(u32, Instant)>,
 }
 
 impl Engine {
@@ -214,6 +217,12 @@ impl Engine {
                     session: Some(&row.id),
                 };
                 append(&mut tx, row.scope, event).await?;
+                // The second phase of a launch: the run that was meant is the run that runs.
+                let target = format!("#{}", row.objective);
+                let detail = serde_json::json!({
+                    "session": row.id, "role": row.role, "account": row.account, "phase": "confirmed", "pid": pid,
+                });
+                audit_in(&mut tx, row.scope, "state poller", "launch", &target, &detail).await?;
                 crate::store::objectives::touch(&mut tx, row.objective).await?;
             }
             tx.commit().await?;
@@ -221,9 +230,14 @@ impl Engine {
             seen.proof_stored = proof.is_some();
         }
         let Some(status) = read_json::<RunStatus>(&dir.join(files::STATUS)) else { return Ok(()) };
-        if status == seen.last {
+        let unnoted = seen.denials.is_some_and(|(known, _)| known < status.denials);
+        if status == seen.last && !unnoted {
             return Ok(());
         }
+        if status.guard_broken {
+            self.note_broken_guard(row).await?;
+        }
+        self.note_denials(row, &status, seen).await?;
         self.live_lines().insert(row.id.clone(), status.clone());
         let _ = self.feed_sender().send(std::sync::Arc::new(Feed::Activity {
             id: row.objective,
@@ -243,6 +257,44 @@ impl Engine {
             seen.noted = Some(Instant::now());
         }
         seen.last = status;
+        Ok(())
+    }
+
+    /// What the guard denied goes into the timeline and the audit, at most every few seconds a session.
+    async fn note_denials(&self, row: &SessionRow, status: &RunStatus, seen: &mut Seen) -> Result<()> {
+        let now = Instant::now();
+        let (known, at) = match seen.denials {
+            Some(known) => known,
+            // A session that an earlier process watched has its events from then.
+            None if row.state == SessionState::Running => (status.denials, now),
+            None => (0, now.checked_sub(NOTE_EVERY).unwrap_or(now)),
+        };
+        seen.denials = Some((known, at));
+        let new = status.denials.saturating_sub(known);
+        let Some(reason) = status.last_denial.as_deref().filter(|_| new > 0) else { return Ok(()) };
+        if at.elapsed() < NOTE_EVERY {
+            return Ok(());
+        }
+        let more = if new > 1 { format!(" ({new} denials)") } else { String::new() };
+        let reason = format!("{reason}{more}");
+        let mut tx = self.store().begin().await?;
+        let event = NewEvent {
+            objective: row.objective,
+            kind: "denied",
+            from: None,
+            to: None,
+            trigger: "denied",
+            actor: &format!("session {}", row.id.short()),
+            reason: &reason,
+            session: Some(&row.id),
+        };
+        append(&mut tx, row.scope, event).await?;
+        let detail = serde_json::json!({ "session": row.id, "reason": reason });
+        audit_in(&mut tx, row.scope, "guard", "denial", &format!("#{}", row.objective), &detail).await?;
+        crate::store::objectives::touch(&mut tx, row.objective).await?;
+        tx.commit().await?;
+        seen.denials = Some((status.denials, now));
+        self.feed_wake().notify_one();
         Ok(())
     }
 

@@ -1,16 +1,19 @@
 //! All SQL: one writer connection with immediate transactions, a pool of readers, one file per table.
 
 pub(crate) mod accounts;
+pub(crate) mod backup;
 #[cfg(feature = "bench")]
 mod bench;
 pub(crate) mod cards;
 pub(crate) mod claim;
+mod clock;
 pub(crate) mod events;
 pub(crate) mod objectives;
 pub(crate) mod people;
 pub(crate) mod repositories;
 pub(crate) mod rescue;
 pub(crate) mod sessions;
+pub(crate) mod upkeep;
 
 use std::path::Path;
 use std::time::Duration;

@@ -57,7 +57,7 @@ pub async fn engine(data: &Path, cap: u32) -> Engine {
         session_binary: session_binary(),
         build_id: "test".into(),
         cap: Some(cap),
-        agent_claude: None,
+        ..Config::default()
     };
     let engine = Engine::open(config).await.expect("the engine opens");
     engine.start();

@@ -8,6 +8,7 @@ mod inside;
 mod layout;
 mod raw;
 mod report;
+mod roles;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use crate::guard::{self, Call, Decision};
-use ground::Ground;
+use ground::{Ground, Stage};
 pub use report::{Kernel, Report, Row};
 use table::{Attack, Goal, Way};
 
@@ -49,6 +50,24 @@ pub const GAPS: &[(&str, &str)] = &[
     ("userfaultfd", "Of its own memory only; the kernel's own faults need a privilege."),
 ];
 
+/// The same for mode os-users. What is allowed in mode homes only because all sessions share a user is not here.
+pub const ACCOUNT_GAPS: &[(&str, &str)] = &[
+    ("command line of a process", "`/proc` is readable: no secret is ever in a command line."),
+    ("nice of a process", "Priorities of processes of the same account can be lowered."),
+    ("tcp to this machine", "Network is not restricted: services that listen must ask for credentials."),
+    (
+        "shared memory by key",
+        "System V memory belongs to the account, and Landlock does not judge it: sessions of one account share it.",
+    ),
+    ("abstract names in /proc/net/unix", "Names of sockets can be listed; none can be reached."),
+    ("userfaultfd", "Of its own memory only; the kernel's own faults need a privilege."),
+    (
+        "socket that everybody may connect to",
+        "Landlock judges connecting from version 9 on. Before, a socket open to every user of the machine (the \
+         system bus, say) can be reached; those of Opkit are in closed directories.",
+    ),
+];
+
 /// The `attack` subcommand.
 pub(crate) fn main(args: &[&str]) -> ExitCode {
     if let ["--inside", name, rest @ ..] = args {
@@ -67,10 +86,20 @@ pub(crate) fn main(args: &[&str]) -> ExitCode {
             }
         }
     }
-    match run(dir.as_deref()) {
-        Ok(report) => {
-            print!("{}", if json { report.to_json() } else { report.to_table() });
-            if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let program = std::env::current_exe().context("this program's own path");
+    let dir = dir.as_deref();
+    match program.and_then(|program| Ok((run_with(&program, dir)?, run_accounts_with(&program, dir)?))) {
+        Ok((homes, accounts)) => {
+            print!(
+                "{}",
+                if json {
+                    report::to_json(&homes, accounts.as_ref())
+                } else {
+                    report::to_text(&homes, accounts.as_ref())
+                }
+            );
+            let holds = homes.holds() && accounts.is_none_or(|report| report.holds());
+            if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
             eprintln!("opkit-session attack: {error:#}");
@@ -79,38 +108,55 @@ pub(crate) fn main(args: &[&str]) -> ExitCode {
     }
 }
 
-/// Runs the whole table. The ground is made below `dir` (else the directory for temporary files) and removed.
-pub fn run(dir: Option<&Path>) -> anyhow::Result<Report> {
-    let program = std::env::current_exe().context("this program's own path")?;
-    run_with(&program, dir)
+/// Runs the whole table of mode homes with `program`, an `opkit-session`: a worker's attacks, then a reviewer's.
+/// The ground is made below `dir` (else the directory for temporary files) and removed.
+pub fn run_with(program: &Path, dir: Option<&Path>) -> anyhow::Result<Report> {
+    run_stages(program, dir, true, &[Stage::Homes, Stage::Review], |_| true)
 }
 
-/// The same with another `opkit-session` (a test is not one itself).
-pub fn run_with(program: &Path, dir: Option<&Path>) -> anyhow::Result<Report> {
-    run_rows(program, dir, true, |_| true)
+/// The same for mode os-users: two accounts with users of their own, slots with groups. Only root can try it.
+pub fn run_accounts_with(program: &Path, dir: Option<&Path>) -> anyhow::Result<Option<Report>> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    run_stages(program, dir, true, &[Stage::Accounts], |_| true).map(Some)
 }
 
 /// The families that harm nothing but the ground, without a wall: every row must leave its marker. It shows that
 /// the table tries what it says.
 pub fn control(program: &Path, dir: Option<&Path>) -> anyhow::Result<Report> {
-    run_rows(program, dir, false, |attack| {
-        attack.goal == Goal::Own || ["shell", "programs", "reads", "files", "sockets"].contains(&attack.group)
+    let harmless = ["shell", "programs", "reads", "files", "sockets", "reviewer"];
+    run_stages(program, dir, false, &[Stage::Homes, Stage::Review], |attack| {
+        attack.goal == Goal::Own || harmless.contains(&attack.group)
     })
 }
 
-fn run_rows(
+/// What only the slot's group refuses, by a session that has the group: every row must succeed.
+pub fn control_accounts(program: &Path, dir: Option<&Path>) -> anyhow::Result<Option<Report>> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let mine = |attack: &Attack| attack.name.starts_with("other session: ");
+    run_stages(program, dir, false, &[Stage::AccountsOpen], mine).map(Some)
+}
+
+fn run_stages(
     program: &Path,
     dir: Option<&Path>,
     walled: bool,
+    stages: &[Stage],
     wanted: impl Fn(&Attack) -> bool,
 ) -> anyhow::Result<Report> {
-    let mut ground = Ground::new(program, dir, walled)?;
-    let mut rows = Vec::new();
-    for (number, attack) in table::all().iter().filter(|attack| wanted(attack)).enumerate() {
-        rows.push(row(&mut ground, number + 1, attack)?);
+    let (mut rows, mut proof) = (Vec::new(), None);
+    for stage in stages {
+        let mut ground = Ground::new(program, dir, walled, *stage)?;
+        for attack in table::all(*stage).iter().filter(|attack| wanted(attack)) {
+            rows.push(row(&mut ground, rows.len() + 1, attack)?);
+        }
+        // The first stage's: a worker's.
+        proof = proof.or_else(|| ground.proof().cloned());
     }
-    let proof = ground.proof().cloned().context("nothing ran behind the wall")?;
-    Ok(Report { proof, rows })
+    Ok(Report { proof: proof.context("nothing ran behind the wall")?, rows })
 }
 
 fn row(ground: &mut Ground, number: usize, attack: &Attack) -> anyhow::Result<Row> {
@@ -118,7 +164,8 @@ fn row(ground: &mut Ground, number: usize, attack: &Attack) -> anyhow::Result<Ro
         Way::Shell(script) => ground.fill(script),
         Way::Native(name, arg) => format!("{name} {}", ground.fill(arg)).trim_end().to_owned(),
     };
-    let gap = GAPS.iter().find(|(name, _)| *name == attack.name).map(|(_, reason)| (*reason).to_owned());
+    let gaps = if ground.has_owners() { ACCOUNT_GAPS } else { GAPS };
+    let gap = gaps.iter().find(|(name, _)| *name == attack.name).map(|(_, reason)| (*reason).to_owned());
     let mut row = Row {
         number,
         group: attack.group.to_owned(),

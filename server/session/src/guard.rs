@@ -1,5 +1,6 @@
 //! The hook before and after each of the agent's tool calls. The kernel is the wall; the guard is manners.
 
+mod operator;
 mod shell;
 mod writers;
 
@@ -15,9 +16,6 @@ use anyhow::{Context, bail};
 use opkit_domain::session::{GuardPolicy, WallMode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-/// The variable that names the wall's mode; without it the wall is enforced.
-const MODE: &str = "OPKIT_WALL_MODE";
 
 /// The guard's answer to one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +53,6 @@ pub struct Call<'a> {
     pub command: Option<&'a str>,
     /// The directory that relative paths start from.
     pub cwd: Option<&'a Path>,
-    /// No kernel wall stands behind the guard: what is not clear is denied.
-    pub alone: bool,
 }
 
 /// How a tool is judged.
@@ -101,6 +97,17 @@ pub fn decide(policy: &GuardPolicy, call: &Call<'_>) -> Decision {
     }
 }
 
+/// The same, and what the guard allows goes to the operator's own hooks, which can only deny. `json` is the call
+/// as they read it.
+pub fn decide_with_operator(policy: &GuardPolicy, call: &Call<'_>, json: &[u8]) -> Decision {
+    match decide(policy, call) {
+        Decision::Allow => {
+            operator::objection(&policy.operator_hooks, json).map_or(Decision::Allow, Decision::Deny)
+        }
+        Decision::Deny(reason) => Decision::Deny(reason),
+    }
+}
+
 /// Denies a command that clearly writes outside. The rest is the kernel's, unless there is no wall.
 fn decide_command(policy: &GuardPolicy, call: &Call<'_>) -> Decision {
     let cwd = call.cwd.unwrap_or(&policy.worktree);
@@ -113,7 +120,7 @@ fn decide_command(policy: &GuardPolicy, call: &Call<'_>) -> Decision {
     };
     match finding.outside {
         Some(path) => Decision::Deny(refusal(policy, &path)),
-        None if finding.unclear && call.alone => Decision::Deny(format!(
+        None if finding.unclear && policy.mode == WallMode::HookOnly => Decision::Deny(format!(
             "BLOCKED: it is not clear where this command writes, and this session has no kernel wall. Name \
              the paths in full, without variables or scripts inside scripts. {}",
             allowed(policy)
@@ -271,9 +278,8 @@ fn answer(args: &[String]) -> anyhow::Result<Option<String>> {
         path,
         command: input.tool_input.command.as_deref(),
         cwd: input.cwd.as_deref(),
-        alone: std::env::var(MODE).is_ok_and(|mode| mode == WallMode::HookOnly.as_str()),
     };
-    let decision = decide(&policy, &call);
+    let decision = decide_with_operator(&policy, &call, &text);
     println!("{}", decision.to_json());
     Ok(None)
 }

@@ -9,9 +9,11 @@ mod events;
 mod journal;
 mod outcome;
 mod pane;
+mod policy;
 mod processes;
 mod record;
 mod render;
+mod reset;
 mod signals;
 mod steps;
 mod supervise;
@@ -54,6 +56,8 @@ struct Runner {
     /// The first request or limit that ends the session.
     stop: Option<Stop>,
     guard_broken: bool,
+    /// The policy's fingerprint before the first step.
+    policy_start: Option<String>,
     started: Instant,
     started_at: i64,
 }
@@ -138,12 +142,17 @@ fn exit_file(session: SessionId, verdict: Verdict, facts: &Facts, started_at: i6
         ended_at: now_ms(),
         turns: facts.turns,
         cost_usd_micros: facts.cost_usd_micros,
-        reset_at: facts.quota_refused.flatten().filter(|_| verdict.outcome == Outcome::UsageLimited),
+        reset_at: (verdict.outcome == Outcome::UsageLimited).then(|| facts.reset_at(now_ms())).flatten(),
         summary,
         floor: verdict.floor,
         collect_failed: Vec::new(),
         denials: facts.denials,
         record_len: 0,
+        policy_start: None,
+        policy_end: None,
+        tampered: false,
+        planted: Vec::new(),
+        guard_broken: false,
     }
 }
 
@@ -165,6 +174,7 @@ impl Runner {
             facts: Facts::default(),
             stop: None,
             guard_broken: false,
+            policy_start: None,
             started: Instant::now(),
             started_at,
             dir,
@@ -182,12 +192,34 @@ impl Runner {
         );
         self.journal.record.now_ms = now_ms();
         self.journal.say(Mark::Step, BOLD, &banner);
-        let mut verdict = self.work();
+        let mut verdict = match self.read_policy() {
+            Ok(()) => self.work(),
+            Err(error) => Verdict::new(Outcome::NeverRan, format!("The policy cannot be read: {error}.")),
+        };
         self.kill_the_rest(&mut verdict);
         let failed = self.collect();
         self.kill_the_rest(&mut verdict);
+        let policy_end = self.compare_policy(&mut verdict);
         self.say_end(&verdict);
-        self.write_exit_file(verdict, failed)
+        self.write_exit_file(verdict, failed, policy_end)
+    }
+
+    /// The policy as it is before anything of the session runs.
+    fn read_policy(&mut self) -> io::Result<()> {
+        self.policy_start = self.spec.policy.as_deref().map(policy::fingerprint).transpose()?;
+        Ok(())
+    }
+
+    /// The policy as it is after everything, and a word if it is another one: the outcome stays, people are told.
+    fn compare_policy(&mut self, verdict: &mut Verdict) -> Option<String> {
+        self.policy_start.as_ref()?;
+        let end = self.spec.policy.as_deref().and_then(|dir| policy::fingerprint(dir).ok());
+        if end != self.policy_start {
+            let stop = if verdict.detail.ends_with(['.', '\n']) { "" } else { "." };
+            verdict.detail.push_str(&format!("{stop} The policy changed while it ran."));
+            self.journal.say(Mark::Error, RED, "The policy changed while it ran.");
+        }
+        end
     }
 
     /// Everything before the end: prepare, floor, agent, floor.
@@ -271,12 +303,22 @@ impl Runner {
     }
 
     /// The last word, and the only witness of it: tried for a while on a full disk.
-    fn write_exit_file(&mut self, verdict: Verdict, failed: Vec<String>) -> ExitCode {
+    fn write_exit_file(
+        &mut self,
+        verdict: Verdict,
+        failed: Vec<String>,
+        policy_end: Option<String>,
+    ) -> ExitCode {
         let start = Instant::now();
         self.journal.flush();
         self.journal.record.sync();
         let mut exit = exit_file(self.spec.session.clone(), verdict, &self.facts, self.started_at);
         exit.collect_failed = failed;
+        exit.tampered = policy_end != self.policy_start;
+        exit.policy_start = self.policy_start.take();
+        exit.policy_end = policy_end;
+        exit.planted = std::mem::take(&mut self.journal.planted);
+        exit.guard_broken = self.guard_broken;
         loop {
             exit.record_len = self.journal.record.len();
             let written = serde_json::to_vec(&exit)

@@ -3,20 +3,17 @@
 #[path = "support/place.rs"]
 mod place;
 
+use std::fs;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
+use opkit_domain::session::WallMode;
 use place::Place;
 
 fn guard(place: &Place, args: &[&str], input: &str) -> Output {
-    guard_in(place, args, input, &[])
-}
-
-fn guard_in(place: &Place, args: &[&str], input: &str, env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_opkit-session"));
     command.arg("guard").args(args).env("OPKIT_POLICY", place.root().join("policy/policy.json"));
-    command.envs(env.iter().copied());
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -46,13 +43,69 @@ fn it_answers_in_json_with_status_0() {
     }
 }
 
+fn change_policy(place: &Place, change: impl FnOnce(&mut serde_json::Value)) {
+    let file = place.root().join("policy/policy.json");
+    let mut policy = serde_json::from_slice(&fs::read(&file).expect("a policy")).expect("JSON");
+    change(&mut policy);
+    fs::write(file, policy.to_string()).expect("written");
+}
+
+#[test]
+fn a_policy_of_an_older_build_means_an_enforced_wall_and_no_hooks() {
+    let place = Place::new("good");
+    change_policy(&place, |policy| {
+        let fields = policy.as_object_mut().expect("an object");
+        assert!(fields.remove("mode").is_some() && fields.remove("operator_hooks").is_some());
+    });
+    let policy =
+        opkit_session::guard::read_policy(&place.root().join("policy/policy.json")).expect("a policy");
+    assert_eq!((policy.mode, policy.operator_hooks.len()), (WallMode::Enforced, 0));
+}
+
+#[test]
+fn the_operator_s_hooks_are_asked_after_the_guard_and_can_only_deny() {
+    let place = Place::new("good");
+    let marker = place.root().join("asked").display().to_string();
+    let cwd = place.worktree().display().to_string();
+    // Denies one file by name in JSON, another by status; the call is on standard input.
+    let script = r#"call=$(cat); echo asked >> "$1"
+        case $call in
+        *json.txt*) echo '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no JSON"}}';;
+        *status.txt*) echo "no status" >&2; exit 2;;
+        *broken.txt*) exit 3;;
+        *) echo '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"allow"}}';;
+        esac"#;
+    change_policy(&place, |policy| {
+        policy["operator_hooks"] = serde_json::json!([["/bin/sh", "-c", script, "sh", marker]]);
+    });
+    let table = [
+        ("fine.txt", "allow", ""),
+        ("json.txt", "deny", "/bin/sh: no JSON"),
+        ("status.txt", "deny", "/bin/sh: no status"),
+        ("broken.txt", "deny", "status 3"),
+        // Ours comes first, and an allow of theirs changes nothing.
+        ("/etc/outside", "deny", "outside worktree"),
+    ];
+    for (path, decision, reason) in table {
+        let output = guard(&place, &[], &call("Write", path, &cwd));
+        assert_eq!(output.status.code(), Some(0), "{path}");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let answer = &answer["hookSpecificOutput"];
+        assert_eq!(answer["permissionDecision"], decision, "{path}");
+        assert!(answer["permissionDecisionReason"].as_str().unwrap_or_default().contains(reason), "{answer}");
+    }
+    let asked = fs::read_to_string(marker).expect("it was asked");
+    assert_eq!(asked.lines().count(), 4, "a call that the guard denies needs no hook");
+}
+
 #[test]
 fn commands_are_read_and_without_a_wall_they_must_be_clear() {
     let place = Place::new("good");
     let ask = |command: &str, mode: &str| {
         let input = serde_json::json!({"cwd": place.worktree(), "hook_event_name": "PreToolUse",
             "tool_name": "Bash", "tool_input": {"command": command}});
-        let output = guard_in(&place, &[], &input.to_string(), &[("OPKIT_WALL_MODE", mode)]);
+        change_policy(&place, |policy| policy["mode"] = mode.into());
+        let output = guard(&place, &[], &input.to_string());
         assert_eq!(output.status.code(), Some(0), "{command}");
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let answer = &answer["hookSpecificOutput"];
@@ -106,8 +159,21 @@ fn after_the_call_a_refusal_by_the_wall_is_explained() {
     let output =
         guard(&place, &["--post"], &input("Exit code 1\nsh: 1: cannot create /etc/x: Permission denied"));
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).starts_with("The wall refused '/etc/x'"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.starts_with("The wall refused '/etc/x': it is outside this session's places. "), "{said}");
+    assert!(said.contains(&format!("Write below the worktree {}", place.worktree().display())), "{said}");
     assert_eq!(guard(&place, &["--post"], &input("Exit code 1\nnot found")).status.code(), Some(0));
+    // A command that ends well all the same (`cp a /etc/x || true`), and the Write tool.
+    let hidden = serde_json::json!({"cwd": place.worktree(), "hook_event_name": "PostToolUse", "tool_name": "Bash",
+        "tool_input": {"command": "x"}, "tool_response": {"stdout": "", "interrupted": false,
+        "stderr": "cp: cannot create regular file '/etc/x': Permission denied"}});
+    let write = serde_json::json!({"cwd": place.worktree(), "hook_event_name": "PostToolUseFailure", "tool_name": "Write",
+        "tool_input": {"file_path": "/etc/x"}, "error": "EACCES: permission denied, open '/etc/x'"});
+    for input in [hidden, write] {
+        let output = guard(&place, &["--post"], &input.to_string());
+        assert_eq!(output.status.code(), Some(2), "{input}");
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("The wall refused '/etc/x'"), "{input}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
-use opkit_domain::session::{FloorCommand, FloorWhen, GuardPolicy, Outcome};
+use opkit_domain::session::{FloorCommand, FloorWhen, GuardPolicy, Outcome, WallMode};
 use place::{ID, Place, floor, is_root};
 use serde_json::{Value, json};
 
@@ -37,6 +37,8 @@ fn review(script: &str, check: &str) -> (Place, PathBuf) {
         worktree: dir.join("tree"),
         write: write.clone(),
         tools: vec!["Read".into(), "Write".into(), "Bash".into()],
+        mode: WallMode::Enforced,
+        operator_hooks: vec![],
     };
     fs::write(place.root().join("policy/policy.json"), serde_json::to_vec(&policy).expect("json"))
         .expect("a policy");

@@ -169,13 +169,13 @@ fn a_failing_preparation_means_that_it_never_ran() {
 fn a_red_floor_starts_no_reviewer() {
     let mut place = Place::new("good");
     place.spec.floor = Some(floor(FloorWhen::BeforeAgent, place.worktree(), &["true", "echo broken; false"]));
-    place.spec.floor_copy = Some(place.root().join("policy"));
+    place.spec.floor_copy = Some(place.root().join("door"));
     let exit = place.run();
     assert_eq!(exit.outcome, Outcome::Finished);
     assert_eq!(exit.detail, "The floor is red: verify echo broken; false");
     assert!(exit.floor.is_some_and(|floor| floor.commands[1].output == "broken\n"));
     assert_eq!(fs::metadata(place.session().join(files::TRANSCRIPT)).expect("a file").len(), 0);
-    assert!(place.root().join("policy/floor.json").exists());
+    assert!(place.root().join("door/floor.json").exists());
 }
 
 #[test]

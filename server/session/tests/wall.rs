@@ -146,11 +146,48 @@ fn reads_are_an_allow_list_when_there_is_one() {
 #[test]
 fn hook_only_is_no_wall_and_says_so() {
     let place = Place::new("good");
-    let mut spec = spec(&place, "echo RAN");
-    spec.wall = WallSpec { mode: WallMode::HookOnly, ..spec.wall };
+    let open = place.root().join("open");
+    fs::create_dir(&open).expect("a directory");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("mode");
+    let script = "echo x > $O/x && grep NoNewPrivs /proc/self/status | tr -d '\\t' && id -u && \
+                  python3 -c 'import socket; socket.socket(socket.AF_UNIX)' 2>&1 | tail -1";
+    let mut spec = spec(&place, &script.replace("$O", &open.display().to_string()));
+    spec.wall = WallSpec { mode: WallMode::HookOnly, prove_no_write: vec![open.clone()], ..spec.wall };
     let (status, text, report) = enter(&spec);
-    assert_eq!((status, text.as_str()), (Some(0), "RAN\n"));
-    assert!(
-        matches!(report, Some(EnterReport::Proof(proof)) if proof.mode == WallMode::HookOnly && proof.landlock_abi == 0)
-    );
+    assert_eq!(status, Some(0), "{text}");
+    // Landlock is gone; another user, no new privileges and the filter are not.
+    assert!(open.join("x").exists());
+    assert!(text.contains("NoNewPrivs:1\n") && !text.contains("\n0\n"), "{text}");
+    assert!(text.contains("PermissionError"), "{text}");
+    let Some(EnterReport::Proof(proof)) = report else { panic!("no proof") };
+    assert_eq!((proof.mode, proof.landlock_abi, proof.seccomp), (WallMode::HookOnly, 0, true));
+    assert!(proof.tried.iter().any(|line| line.what == "write" && line.answer == "allowed"), "{proof:?}");
+}
+
+/// The other door answers "no such call", and the program lives.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn calls_of_a_foreign_architecture_do_not_exist() {
+    let place = Place::new("good");
+    for sockets in [true, false] {
+        let mut spec = spec(&place, "");
+        spec.wall.block_unix_sockets = sockets;
+        spec.argv = [env!("CARGO_BIN_EXE_opkit-session"), "attack", "--inside", "foreign socket"]
+            .map(str::to_owned)
+            .to_vec();
+        spec.argv[0] = place.root().join("bin/opkit-session").display().to_string();
+        let (status, text, _) = enter(&spec);
+        assert_eq!(status, Some(1), "{text}");
+        assert!(text.contains("(os error 38)"), "{text}");
+    }
+}
+
+#[test]
+fn files_have_a_largest_size_and_processes_a_number() {
+    let place = Place::new("good");
+    let mut spec = spec(&place, "ulimit -f; cat /proc/self/limits | grep processes");
+    spec.limits = ProcessLimits { processes: Some(4000), file_bytes: Some(1 << 20) };
+    let (status, text, _) = enter(&spec);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.starts_with("2048\n") && text.contains("4000                 4000"), "{text}");
 }

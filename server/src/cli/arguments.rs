@@ -34,6 +34,13 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: ReposCommand,
     },
+    /// Agent accounts
+    Accounts {
+        #[command(subcommand)]
+        command: AccountsCommand,
+    },
+    /// Show or change how long things are kept, and how much room they may take
+    Upkeep(UpkeepArgs),
     /// Check whether this machine has what is needed
     Doctor {
         /// Try every known way out of a session's walls, as the agents' user, and print what the kernel answered
@@ -46,6 +53,13 @@ pub(super) enum Command {
     Enable,
     /// Start again every objective that a person or stop-all stopped
     ResumeAll,
+    /// Copy the database, keys and what else cannot be made again into one archive; the server may run
+    Backup(BackupArgs),
+    /// Unpack a backup into an empty directory, named with --data
+    RestoreBackup {
+        /// The archive
+        file: PathBuf,
+    },
     /// Print the context document of a session, or of an objective's newest session
     Context {
         /// 42, #42 or a session's id
@@ -98,6 +112,8 @@ pub(super) struct TokenArgs {
 pub(super) enum ReposCommand {
     /// Register a git repository
     Add(RepoArgs),
+    /// Change a repository's commands, or how many checkouts are made ahead
+    Set(RepoSetArgs),
     /// Show the registered repositories
     List {
         /// As JSON
@@ -116,12 +132,141 @@ pub(super) struct RepoArgs {
     /// The branch that work starts from
     #[arg(long, value_name = "BRANCH")]
     pub(super) base: Option<String>,
+    /// A command that runs once in a new worktree
+    #[arg(long, value_name = "CMD")]
+    pub(super) setup: Option<String>,
     /// A command that must succeed before every review
     #[arg(long, value_name = "CMD")]
     pub(super) verify: Option<String>,
     /// Where delivered branches go
     #[arg(long, value_name = "keep|merge", value_parser = ["keep", "merge"])]
     pub(super) integrate: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum AccountsCommand {
+    /// Make an OS user, a home and a git identity for each account; needs root and may be repeated
+    Provision {
+        /// How many accounts
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        count: u32,
+        /// Accounts are named PREFIX-0, PREFIX-1 and so on
+        #[arg(long, default_value = "ccuser")]
+        prefix: String,
+    },
+    /// Show the accounts, their states and what they work with
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add an account
+    Add(AccountArgs),
+    /// Give an account no new sessions; its live ones go on
+    Disable {
+        /// Its name
+        name: String,
+    },
+    /// Give an account sessions again, after disable, a cool-down or a missing login
+    Enable {
+        /// Its name
+        name: String,
+    },
+    /// Store an API key or a long-lived token for an account
+    Key {
+        /// Its name
+        name: String,
+        /// Read it from standard input
+        #[arg(long, required = true)]
+        stdin: bool,
+    },
+    /// Try everything that a session on an account needs
+    Test {
+        /// Its name
+        name: String,
+    },
+    /// Open the agent's own login on this terminal, as the account's user
+    Login {
+        /// Its name
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AccountArgs {
+    /// Its name: a letter, then letters, digits and dashes
+    pub(super) name: String,
+    /// An existing user of this machine that its sessions run as
+    #[arg(long, value_name = "U")]
+    pub(super) os_user: Option<String>,
+    /// Sessions at most [default: 5]
+    #[arg(long, value_name = "N")]
+    pub(super) limit: Option<u32>,
+    /// Author of its commits
+    #[arg(long, value_name = "NAME")]
+    pub(super) git_name: Option<String>,
+    /// The author's address
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) git_email: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct RepoChange {
+    /// A command that runs once in a new worktree; empty = none
+    #[arg(long, value_name = "CMD")]
+    pub(super) setup: Option<String>,
+    /// A command that must succeed before every review; empty = none
+    #[arg(long, value_name = "CMD")]
+    pub(super) verify: Option<String>,
+    /// Where delivered branches go
+    #[arg(long, value_name = "keep|merge", value_parser = ["keep", "merge"])]
+    pub(super) integrate: Option<String>,
+    /// Checkouts made ahead: a number, 0 for none, or default
+    #[arg(long, value_name = "N")]
+    pub(super) pool: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RepoSetArgs {
+    /// Its name
+    pub(super) name: String,
+    #[command(flatten)]
+    pub(super) change: RepoChange,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UpkeepArgs {
+    /// Checkouts made ahead for each repository that has no number of its own
+    #[arg(long, value_name = "N")]
+    pub(super) warm_pool: Option<u32>,
+    /// Megabytes for mirrors, worktrees, checkouts made ahead and what is kept; 0 = a fifth of the disk
+    #[arg(long, value_name = "MB")]
+    pub(super) disk_budget: Option<u64>,
+    /// Days after which the worktree of a finished objective is cleared
+    #[arg(long, value_name = "N")]
+    pub(super) worktree_days: Option<u32>,
+    /// Days after which what was kept of a worktree is dropped
+    #[arg(long, value_name = "N")]
+    pub(super) rescue_days: Option<u32>,
+    /// Days after which the record and the transcript of a session are deleted
+    #[arg(long, value_name = "N")]
+    pub(super) record_days: Option<u32>,
+    /// As JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct BackupArgs {
+    /// Where to: FILE.tar, or FILE.tar.gz for a packed one
+    pub(super) file: PathBuf,
+    /// Mirrors of repositories, with delivered branches, and what was kept of worktrees
+    #[arg(long)]
+    pub(super) with_repositories: bool,
+    /// Records and transcripts of sessions
+    #[arg(long)]
+    pub(super) with_records: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -221,6 +366,24 @@ pub(super) enum ObjectiveCommand {
         /// Its number
         id: ObjectiveId,
     },
+    /// Show what was kept of its worktree when sessions ended
+    Kept {
+        /// Its number
+        id: ObjectiveId,
+        /// Print one of them as a patch, by its number
+        #[arg(long, value_name = "N", conflicts_with = "json")]
+        patch: Option<i64>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give its next session what was kept, on a branch of its own
+    RestoreFiles {
+        /// Its number
+        id: ObjectiveId,
+        /// The number that `kept` shows
+        kept: i64,
+    },
     /// Follow it until done (exit 0), human_review (3) or cancelled (4)
     Watch {
         /// Its number
@@ -301,10 +464,20 @@ pub(super) fn with_short_forms(args: impl Iterator<Item = OsString>) -> Vec<OsSt
         "show",
     ];
     let mut args: Vec<OsString> = args.collect();
+    // `restore 42` brings back what an objective lost; `restore FILE` an installation.
+    if args.get(1).is_some_and(|word| word == "restore") && !about_an_objective(&args[2..]) {
+        args[1] = "restore-backup".into();
+    }
     if args.get(1).and_then(|word| word.to_str()).is_some_and(|word| SHORT.contains(&word)) {
         args.insert(1, "objective".into());
     }
     args
+}
+
+fn about_an_objective(args: &[OsString]) -> bool {
+    let numbers =
+        args.iter().filter_map(|word| word.to_str()).any(|word| word.parse::<ObjectiveId>().is_ok());
+    numbers || args.iter().any(|word| word == "--help" || word == "-h") || args.is_empty()
 }
 
 /// Pairs each `--check` with the `--criterion` before it; the error is a sentence.
@@ -371,5 +544,8 @@ mod tests {
         assert!(parse(&["approve", "42", "--integrate", "merge"]).is_ok());
         assert!(parse(&["objective", "integrate", "42", "push"]).is_err());
         assert!(parse(&["watch", "x"]).is_err());
+        let name = |line: &[&str]| parse(line).unwrap().subcommand_name().map(str::to_owned);
+        assert_eq!(name(&["restore", "old.tar", "--data", "d"]).as_deref(), Some("restore-backup"));
+        assert_eq!(name(&["restore", "./42"]).as_deref(), Some("restore-backup"));
     }
 }

@@ -8,29 +8,30 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use axum::http::Method;
+use opkit_domain::view::{DiskUse, EditUpkeep, Upkeep};
 use opkit_engine::Engine;
 use serde_json::{Value, json};
 
-use super::arguments::{RepoArgs, SetupArgs, TokenArgs};
+use super::arguments::{RepoArgs, RepoSetArgs, SetupArgs, TokenArgs, UpkeepArgs};
 use super::client::{Client, Reached};
 use super::output::{plain, say, say_json};
 use crate::web::{Site, check_new, hash_now, local_actor, mint};
 
 /// The engine without a server around it; nothing is started.
-async fn open(data: &Path) -> anyhow::Result<Engine> {
+pub(super) async fn open(data: &Path) -> anyhow::Result<Engine> {
     let site = Site::find(crate::config::site())?;
     Ok(Engine::open(crate::config::engine(data, site.build_id())?).await?)
 }
 
 /// The same where data must be there already: a mistyped directory is not made, it is refused.
-async fn open_existing(data: &Path) -> anyhow::Result<Engine> {
+pub(super) async fn open_existing(data: &Path) -> anyhow::Result<Engine> {
     if !data.join("db/opkit.db").exists() {
         bail!("there is no Opkit data in {}. Name the directory with --data", data.display());
     }
     open(data).await
 }
 
-fn me() -> opkit_domain::access::Actor {
+pub(super) fn me() -> opkit_domain::access::Actor {
     local_actor(rustix::process::geteuid().as_raw())
 }
 
@@ -78,11 +79,89 @@ pub(super) async fn add_repo(client: &Client, args: &RepoArgs) -> anyhow::Result
         "source": source,
         "name": args.name,
         "base": args.base,
+        "setup": args.setup,
         "verify": args.verify,
         "integrate": args.integrate,
     });
     let repo = client.post("/api/v1/repos", body).await?;
     say(plain(&format!("{} is registered. Work starts from {}.", text(&repo["name"]), text(&repo["base"]))));
+    notes(&repo);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What works differently with a repository, below its line.
+fn notes(repo: &Value) {
+    for note in repo["notes"].as_array().into_iter().flatten() {
+        say(plain(&format!("   {}", text(note))));
+    }
+}
+
+/// `repos set`
+pub(super) async fn set_repo(client: &Client, args: &RepoSetArgs) -> anyhow::Result<ExitCode> {
+    let change = json!({
+        "setup": args.change.setup,
+        "verify": args.change.verify,
+        "integrate": args.change.integrate,
+        "pool": args.change.pool,
+    });
+    let body = json!({"name": args.name, "change": change});
+    let repo = client.call(Method::PATCH, "/api/v1/repos", Some(body)).await?;
+    let or_none = |value: &Value| value.as_str().unwrap_or("none").to_owned();
+    let pool = repo["pool"].as_u64().map_or("default".to_owned(), |size| size.to_string());
+    say(plain(&format!(
+        "{}: set-up {}, verify {}, {} on approval, checkouts made ahead: {pool}.",
+        text(&repo["name"]),
+        or_none(&repo["setup"]),
+        or_none(&repo["verify"]),
+        text(&repo["integrate"]),
+    )));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `upkeep`
+pub(super) async fn upkeep(client: &Client, args: &UpkeepArgs) -> anyhow::Result<ExitCode> {
+    let edit = EditUpkeep {
+        warm_pool: args.warm_pool,
+        disk_budget_mb: args.disk_budget,
+        worktree_days: args.worktree_days,
+        rescue_days: args.rescue_days,
+        record_days: args.record_days,
+    };
+    let (method, body) = if edit == EditUpkeep::default() {
+        (Method::GET, None)
+    } else {
+        (Method::PATCH, Some(serde_json::to_value(edit)?))
+    };
+    let answer = client.call(method, "/api/v1/upkeep", body).await?;
+    if args.json {
+        say_json(&answer);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let upkeep: Upkeep =
+        serde_json::from_value(answer["upkeep"].clone()).context("the server's answer is not understood")?;
+    let disk: DiskUse =
+        serde_json::from_value(answer["disk"].clone()).context("the server's answer is not understood")?;
+    say(format!("worktrees of finished objectives are cleared after {} days", upkeep.worktree_days));
+    say(format!("what was kept of them is dropped after {} days", upkeep.rescue_days));
+    say(format!("records and transcripts are deleted after {} days", upkeep.record_days));
+    say(format!("checkouts made ahead: {} a repository", upkeep.warm_pool));
+    let mb = |bytes: u64| bytes >> 20;
+    say(format!(
+        "{} MB in use of a budget of {} MB, {} MB free",
+        mb(disk.counted()),
+        mb(disk.budget),
+        mb(disk.free)
+    ));
+    say(format!(
+        "mirrors {} MB, worktrees {} MB, made ahead {} MB, exports {} MB, kept {} MB; records {} MB, other {} MB",
+        mb(disk.mirrors),
+        mb(disk.work),
+        mb(disk.pool),
+        mb(disk.review),
+        mb(disk.rescue),
+        mb(disk.records),
+        mb(disk.other)
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,6 +175,7 @@ pub(super) async fn list_repos(client: &Client, as_json: bool) -> anyhow::Result
     for repo in list["items"].as_array().into_iter().flatten() {
         let line = format!("{}  {}  {}", text(&repo["name"]), text(&repo["base"]), text(&repo["source"]));
         say(plain(&line));
+        notes(repo);
     }
     Ok(ExitCode::SUCCESS)
 }

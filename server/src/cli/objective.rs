@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use axum::http::Method;
 use opkit_domain::ids::{ObjectiveId, SessionId};
 use opkit_domain::objective::{Criterion, Status};
+use opkit_domain::view::KeptView;
 use serde_json::{Value, json};
 
 use super::arguments::{AddArgs, ObjectiveCommand};
@@ -47,6 +48,12 @@ pub(super) async fn run(
         }
         ObjectiveCommand::Message { id, text } => {
             let answer = act(client, id, "message", json!({"text": text})).await?;
+            say(plain(answer["message"].as_str().unwrap_or_default()));
+        }
+        ObjectiveCommand::Kept { id, patch: Some(kept), .. } => return kept_patch(client, id, kept).await,
+        ObjectiveCommand::Kept { id, json, .. } => kept(client, id, json).await?,
+        ObjectiveCommand::RestoreFiles { id, kept } => {
+            let answer = act(client, id, "kept/restore", json!({"kept": kept})).await?;
             say(plain(answer["message"].as_str().unwrap_or_default()));
         }
         ObjectiveCommand::Watch { id } => return watch::watch(client, id).await,
@@ -145,6 +152,45 @@ async fn list(client: &Client, as_json: bool, status: Option<&str>) -> anyhow::R
         say(format!("#{}  {:12}  {title}", item["id"], label(&item["status"])));
     }
     Ok(())
+}
+
+async fn kept(client: &Client, id: ObjectiveId, as_json: bool) -> anyhow::Result<()> {
+    let list = client.get(&format!("/api/v1/objectives/{id}/kept")).await?;
+    if as_json {
+        say_json(&list);
+        return Ok(());
+    }
+    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if items.is_empty() {
+        say(format!("Nothing was kept of #{id}: every session left its worktree clean."));
+    }
+    for item in items {
+        let kept: KeptView =
+            serde_json::from_value(item.clone()).context("the server's answer is not understood")?;
+        let session = kept.session.as_ref().map_or("housekeeping", |session| session.short());
+        let state = match (kept.dropped, kept.restored) {
+            (true, _) => ", dropped",
+            (false, true) => ", brought back",
+            (false, false) => "",
+        };
+        let files = if kept.files.files.len() == 1 { "file" } else { "files" };
+        say(format!("{}  session {session}, {} {files}{state}", kept.id, kept.files.files.len()));
+        for file in &kept.files.files {
+            say(plain(&format!("   {}  {}  +{} -{}", file.change, file.path, file.added, file.removed)));
+        }
+        for line in kept.files.left_out.iter().chain(&kept.left_out) {
+            say(plain(&format!("   {line}")));
+        }
+    }
+    Ok(())
+}
+
+async fn kept_patch(client: &Client, id: ObjectiveId, kept: i64) -> anyhow::Result<ExitCode> {
+    let path = format!("/api/v1/objectives/{id}/kept/patch?kept={kept}");
+    let bytes = client.fetch(Method::GET, &path, None).await?.ok_or_else(|| client.no_server())?;
+    // A patch is bytes: binary files, any encoding. It goes out as it is.
+    std::io::Write::write_all(&mut std::io::stdout(), &bytes)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `opkit context ID`

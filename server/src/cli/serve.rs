@@ -31,8 +31,12 @@ pub(super) fn run(data: PathBuf, args: ServeArgs) -> anyhow::Result<ExitCode> {
         listen.push(SocketAddr::from(([127, 0, 0, 1], 3000)));
     }
     let public = args.public_url.as_deref().map(PublicUrl::parse).transpose()?;
+    let unknown = config::check_names()?;
     let settings = Settings { data, listen, public, site: config::site() };
     start_logging();
+    for sentence in unknown {
+        tracing::warn!("{sentence}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -42,12 +42,15 @@ pub(crate) fn control_router(door: Door) -> Router {
 }
 
 fn own_routes() -> Vec<Route> {
-    vec![
+    let mut table = super::accounts::control_routes();
+    table.extend([
         Route { method: Method::GET, path: "/control/v1/doctor", handler: get(doctor) },
         Route { method: Method::POST, path: "/control/v1/owner", handler: post(owner) },
         Route { method: Method::POST, path: "/control/v1/tokens", handler: post(token) },
         Route { method: Method::POST, path: "/control/v1/enable", handler: post(enable) },
-    ]
+        Route { method: Method::POST, path: "/control/v1/backup", handler: post(backup) },
+    ]);
+    table
 }
 
 /// Only the server's own user and root; whoever that is owns the installation.
@@ -123,6 +126,14 @@ pub(crate) async fn mint(
     let token = format!("opk_{}", hex::encode(rand::random::<[u8; 32]>()));
     engine.create_token(actor, &token_hash(&token), &token[..12], for_actor, scope).await?;
     Ok(token)
+}
+
+async fn backup(
+    State(door): State<Door>,
+    Who(actor): Who,
+    Input(new): Input<opkit_engine::NewBackup>,
+) -> Result<Json<Value>, Problem> {
+    Ok(Json(json!(door.engine().backup(&actor, &new).await?)))
 }
 
 async fn enable(

@@ -84,11 +84,11 @@ fn own_routes() -> Vec<Route> {
     ]
 }
 
-async fn ready(State(door): State<Door>) -> (StatusCode, &'static str) {
-    if door.engine().is_ready() {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: sessions are being looked at\n")
+/// Alive is not ready: a server that leaves, has not looked at its sessions or cannot, should get no new work.
+async fn ready(State(door): State<Door>) -> (StatusCode, String) {
+    match door.engine().not_ready() {
+        None => (StatusCode::OK, "ready\n".to_owned()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
     }
 }
 

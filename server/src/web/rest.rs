@@ -159,6 +159,17 @@ impl FromRequestParts<Door> for SessionPath {
     }
 }
 
+/// A name in the path.
+pub(super) struct NamePath(pub(super) String);
+
+impl FromRequestParts<Door> for NamePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, door: &Door) -> Result<NamePath, Problem> {
+        path_part(parts, door).await.map(NamePath)
+    }
+}
+
 /// The number of rows to answer with.
 fn rows(limit: Option<u32>) -> Result<u32, Problem> {
     match limit {

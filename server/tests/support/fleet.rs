@@ -24,7 +24,15 @@ pub(crate) struct Fleet {
     pub(crate) server: Server,
     pub(crate) token: String,
     pub(crate) folder: TempDir,
+    start: Start,
+}
+
+/// How its server is started, each time anew.
+#[derive(Clone)]
+struct Start {
     cap: String,
+    /// The demo agents' pauses; "0" is none.
+    speed: &'static str,
 }
 
 /// What is left of it after `kill -9`.
@@ -32,26 +40,34 @@ pub(crate) struct Dead {
     pub(crate) data: TempDir,
     folder: TempDir,
     token: String,
-    cap: String,
+    start: Start,
 }
 
 impl Fleet {
     /// A server with an owner, a token and a repository, and demo agents that do not pause.
     pub(crate) fn start(cap: u32) -> Fleet {
-        Fleet::start_by(cap, serve)
+        Fleet::set_up(Start { cap: cap.to_string(), speed: "0" }, serve)
+    }
+
+    /// The same with demo agents that pause as they do for people: a session takes seconds, not a moment.
+    pub(crate) fn start_slowly(cap: u32) -> Fleet {
+        Fleet::set_up(Start { cap: cap.to_string(), speed: "1" }, serve)
     }
 
     /// The same with a server that the test starts in its own way.
-    pub(crate) fn start_by(cap: u32, start: impl FnOnce(TempDir, &str) -> Server) -> Fleet {
+    pub(crate) fn start_by(start: impl FnOnce(TempDir) -> Server) -> Fleet {
+        Fleet::set_up(Start { cap: String::new(), speed: "1" }, |data, _| start(data))
+    }
+
+    fn set_up(start: Start, serve: impl FnOnce(TempDir, &Start) -> Server) -> Fleet {
         let data = support::data_dir();
         output_of(data.path(), &["setup", "--owner", OWNER, "--password-stdin"], PASSWORD);
-        let cap = cap.to_string();
-        let server = start(data, &cap);
+        let server = serve(data, &start);
         let folder = support::data_dir();
         let path = support::repository(folder.path());
         output_of(server.data.path(), &["repos", "add", &path, "--name", "sample"], "");
         let token = server.token();
-        Fleet { server, token, folder, cap }
+        Fleet { server, token, folder, start }
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -60,8 +76,8 @@ impl Fleet {
 
     /// `kill -9` of the server.
     pub(crate) fn kill(self) -> Dead {
-        let Fleet { server, token, folder, cap } = self;
-        Dead { data: server.kill_hard(), folder, token, cap }
+        let Fleet { server, token, folder, start } = self;
+        Dead { data: server.kill_hard(), folder, token, start }
     }
 
     pub(crate) fn get(&self, path: &str) -> Value {
@@ -163,13 +179,13 @@ impl Fleet {
 
 impl Dead {
     pub(crate) fn start(self) -> Fleet {
-        let Dead { data, folder, token, cap } = self;
-        Fleet { server: serve(data, &cap), token, folder, cap }
+        let Dead { data, folder, token, start } = self;
+        Fleet { server: serve(data, &start), token, folder, start }
     }
 }
 
-fn serve(data: TempDir, cap: &str) -> Server {
-    let variables = [("MAX_CONCURRENT_SESSIONS", cap), ("OPKIT_DEMO_SPEED", "0")];
+fn serve(data: TempDir, start: &Start) -> Server {
+    let variables = [("MAX_CONCURRENT_SESSIONS", start.cap.as_str()), ("OPKIT_DEMO_SPEED", start.speed)];
     Server::start_with(data, &[], &variables)
 }
 

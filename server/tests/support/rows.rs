@@ -19,7 +19,8 @@ pub(crate) struct SessionRow {
 
 fn open(data: &Path) -> Connection {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(data.join("db/opkit.db"), flags).expect("the database opens");
+    let connection =
+        Connection::open_with_flags(data.join("db/opkit.db"), flags).expect("the database opens");
     connection.busy_timeout(Duration::from_secs(10)).expect("a time limit");
     connection
 }
@@ -28,7 +29,9 @@ fn open(data: &Path) -> Connection {
 pub(crate) fn sessions(data: &Path) -> Vec<SessionRow> {
     let connection = open(data);
     let mut all = connection
-        .prepare("SELECT id, objective_id, state, slot, account, started_at FROM session ORDER BY started_at, id")
+        .prepare(
+            "SELECT id, objective_id, state, slot, account, started_at FROM session ORDER BY started_at, id",
+        )
         .expect("a statement");
     let rows = all.query_map([], |row| {
         Ok(SessionRow {

@@ -93,6 +93,15 @@ fn live(card: &CardView) -> Option<AnyView> {
                     {line}
                 </span>
             </p>
+            {(!card.denial.is_empty())
+                .then(|| {
+                    view! {
+                        <p class="card-note f" title=card.denial.clone() data-denial="">
+                            {drawn("st", "s-failed")}
+                            <span class="trunc">"Denied " <span class="rest">{card.denial.clone()}</span></span>
+                        </p>
+                    }
+                })}
         }
         .into_any(),
     )

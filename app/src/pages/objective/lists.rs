@@ -78,6 +78,20 @@ fn session_row(view: &ObjectiveView, session: &SessionView) -> AnyView {
     }
     let took = session.ended_at.unwrap_or(view.now) - session.started_at;
     let live = session.state != SessionState::Ended;
+    let mut notes: Vec<String> = Vec::new();
+    if bad && !session.detail.is_empty() {
+        notes.push(session.detail.clone());
+    }
+    if session.policy_changed {
+        notes.push("The policy of this session changed while it ran.".into());
+    }
+    if !session.planted.is_empty() {
+        notes.push(format!("Settings in the worktree, not loaded: {}", session.planted.join(", ")));
+    }
+    if session.denials > 0 {
+        notes.push(format::count(u64::from(session.denials), "denied call"));
+    }
+    let notes = notes.into_iter().map(|note| view! { <div class="muted break">{note}</div> }).collect_view();
     view! {
         <tr data-session=session.id.to_string()>
             <td>
@@ -85,8 +99,9 @@ fn session_row(view: &ObjectiveView, session: &SessionView) -> AnyView {
             </td>
             <td class="mono">{session.id.short().to_owned()}</td>
             <td class="mono">{format!("{} · {}", session.agent, session.account)}</td>
-            <td class:t-failed=bad title=session.detail.clone()>
-                {text}
+            <td title=session.detail.clone()>
+                <span class:t-failed=bad>{text}</span>
+                {notes}
             </td>
             <td class="r">{session.turns.to_string()}</td>
             <td class="r">{format::duration(took)}</td>
@@ -111,6 +126,7 @@ fn event_mark(event: &EventView) -> AnyView {
             "review" => drawn("i", "eye"),
             "integrated" => drawn("i", "tree"),
             "progress" => drawn("i", "right"),
+            "denied" => drawn("st", "s-failed"),
             _ => drawn("i", "info"),
         },
     }

@@ -2,6 +2,7 @@
 
 mod decide;
 mod diff;
+mod kept;
 mod lists;
 mod overview;
 mod steps;
@@ -78,10 +79,11 @@ impl Page {
 }
 
 /// The tabs, as they stand in the address.
-const TABS: [(&str, &str); 6] = [
+const TABS: [(&str, &str); 7] = [
     ("overview", "Overview"),
     ("diff", "Diff"),
     ("sessions", "Sessions"),
+    ("kept", "Kept"),
     ("timeline", "Timeline"),
     ("notes", "Notes"),
     ("context", "Context"),
@@ -254,6 +256,7 @@ fn content(page: Page, tab: &'static str) -> AnyView {
     match tab {
         "diff" => diff::tab(page),
         "sessions" => (move || lists::sessions(&page.data.get().view)).into_any(),
+        "kept" => kept::tab(page),
         "timeline" => (move || lists::timeline(&page.data.get().view)).into_any(),
         "notes" => (move || notes(&page.data.get())).into_any(),
         "context" => context(page),

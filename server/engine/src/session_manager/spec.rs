@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use opkit_domain::objective::Gate;
 use opkit_domain::session::{
-    Floor, FloorCommand, FloorWhen, GuardPolicy, Role, RunLimits, RunSpec, SYSTEM_READS, Step, WallMode,
-    WallSpec, files,
+    Floor, FloorCommand, FloorWhen, GuardPolicy, Role, RunLimits, RunSpec, SYSTEM_READS, Step, WallSpec,
+    files,
 };
 
 use super::give_file;
 use crate::agents::{Start, claude_settings};
-use crate::data_dir::{mode, write_atomically};
+use crate::data_dir::{mode, write_quickly};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::store::objectives::Objective;
@@ -22,6 +22,38 @@ use crate::store::sessions::SessionRow;
 const FLOOR_TIMEOUT_S: u64 = 600;
 /// Bytes of a result bundle.
 const BUNDLE_BYTES: u64 = 512 << 20;
+
+/// Processes of one OS user.
+const PROCESSES: u64 = 4096;
+
+/// `<data>/agents/<agent>/hooks.json`: programs of the operator that may deny a call.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OperatorHooks {
+    pre_tool_use: Vec<Vec<String>>,
+}
+
+/// The operator's own hooks. A file that is not understood lets nothing start.
+fn operator_hooks(root: &Path, agent: &str) -> Result<Vec<Vec<String>>> {
+    let file = root.join("agents").join(agent).join("hooks.json");
+    let text = match fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) => return Err(error.into()),
+    };
+    let hooks: OperatorHooks = serde_json::from_slice(&text).map_err(|error| {
+        Error::Refused(format!("The hooks in {} are not understood: {error}.", file.display()))
+    })?;
+    let fits = |argv: &Vec<String>| argv.first().is_some_and(|program| program.starts_with('/'));
+    if hooks.pre_tool_use.iter().all(fits) {
+        Ok(hooks.pre_tool_use)
+    } else {
+        Err(Error::Refused(format!(
+            "Each hook in {} begins with the absolute path of a program.",
+            file.display()
+        )))
+    }
+}
 
 /// Title of the step that makes the result bundle; the exit file names it when it fails.
 pub(crate) const TAKE_BRANCH: &str = "Taking the branch";
@@ -45,8 +77,8 @@ impl Engine {
             self.prepare_review(row, objective, &repo).await?;
         }
         let context = self.context_document(row, objective, &repo).await?;
-        write_atomically(&session.join(files::CONTEXT), context.text.as_bytes(), 0o600)?;
-        write_atomically(&session.join("delivered"), context.last_message.to_string().as_bytes(), 0o600)?;
+        write_quickly(&session.join(files::CONTEXT), context.text.as_bytes(), 0o600)?;
+        write_quickly(&session.join("delivered"), context.last_message.to_string().as_bytes(), 0o600)?;
         let identity = self.identity_of(row)?;
         let settings = places.policy.join("settings.json");
         let agent = self.agents().spec(
@@ -76,7 +108,15 @@ impl Engine {
             objective: objective.id,
             role: row.role,
             banner,
-            prepare: if review { self.unpack(row) } else { self.checkout(objective, &repo, &places)? },
+            prepare: match row.role {
+                Role::Review => self.unpack(row),
+                Role::Work => self.checkout(objective, &repo, &places)?,
+                Role::Plan | Role::Delegate => {
+                    let mut steps = self.checkout(objective, &repo, &places)?;
+                    steps.iter_mut().for_each(|step| step.extra_write = vec![places.cwd.clone()]);
+                    steps
+                }
+            },
             env: self.environment(row, objective, &places),
             secret_env: self.secrets(row)?,
             identity,
@@ -90,8 +130,11 @@ impl Engine {
             },
             floor: self.floor(row, objective, &repo, &places)?,
             floor_copy: review.then(|| self.dirs().review(&row.id)),
-            collect: if review { vec![] } else { self.collect(objective, &places)? },
+            collect: if row.role == Role::Work { self.collect(objective, &places)? } else { vec![] },
             context: session.join(files::CONTEXT),
+            policy: Some(places.policy),
+            // The limit counts per user: only a user of the account's own may have one.
+            processes: row.os_user.is_some().then_some(PROCESSES),
             cwd: places.cwd,
             agent,
         })
@@ -108,7 +151,11 @@ impl Engine {
         let home = self.dirs().state(objective.id, row.role);
         let scratch = self.dirs().scratch(objective.id);
         let worktree = self.dirs().worktree(objective.id);
-        let write = vec![worktree.clone(), self.dirs().memory(objective.id), scratch.clone(), home.clone()];
+        let mut write = vec![self.dirs().memory(objective.id), scratch.clone(), home.clone()];
+        // Whoever plans or delegates reads the tree and never writes in it.
+        if row.role == Role::Work {
+            write.insert(0, worktree.clone());
+        }
         Places { cwd: worktree, home, scratch, write, policy }
     }
 
@@ -123,19 +170,17 @@ impl Engine {
         let policy = GuardPolicy {
             worktree: places.cwd.clone(),
             write: places.write.clone(),
+            mode: self.wall_mode(),
+            operator_hooks: operator_hooks(&self.dirs().root, &row.agent)?,
             tools: ["Bash", "Edit", "MultiEdit", "Write", "Read", "Glob", "Grep", "TodoWrite"]
                 .map(str::to_owned)
                 .to_vec(),
         };
         let file = places.policy.join("policy.json");
-        write_atomically(&file, &serde_json::to_vec_pretty(&policy)?, 0o644)?;
+        write_quickly(&file, &serde_json::to_vec_pretty(&policy)?, 0o644)?;
         mode(&file, 0o644)?;
         let settings = places.policy.join("settings.json");
-        write_atomically(
-            &settings,
-            &serde_json::to_vec_pretty(&claude_settings(self.runner(), &file))?,
-            0o444,
-        )?;
+        write_quickly(&settings, &serde_json::to_vec_pretty(&claude_settings(self.runner(), &file))?, 0o444)?;
         let git = format!(
             "[safe]\n\tdirectory = {}\n[core]\n\thooksPath = {}\n[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n\
              [maintenance]\n\tauto = false\n[advice]\n\tdetachedHead = false\n[commit]\n\tgpgSign = false\n",
@@ -143,7 +188,7 @@ impl Engine {
             config_value(&self.dirs().root.join("bin/hooks")),
         );
         let config = places.policy.join("gitconfig");
-        write_atomically(&config, git.as_bytes(), 0o644)?;
+        write_quickly(&config, git.as_bytes(), 0o644)?;
         mode(&config, 0o644)?;
         if row.role != Role::Review {
             let token = self.session_token(&row.id)?;
@@ -246,7 +291,7 @@ impl Engine {
         let root = &self.dirs().root;
         let short = row.id.short();
         WallSpec {
-            mode: WallMode::Enforced,
+            mode: self.wall_mode(),
             write: places.write.clone(),
             read: Some(self.readable(row, repo, places)),
             // One user for every account: only the filter keeps a session from the sockets. A user of its own cannot
@@ -276,6 +321,7 @@ impl Engine {
     fn readable(&self, row: &SessionRow, repo: &RepoRow, places: &Places) -> Vec<PathBuf> {
         let mut list: Vec<PathBuf> = SYSTEM_READS.iter().map(PathBuf::from).collect();
         list.extend(places.write.iter().cloned());
+        list.push(places.cwd.clone());
         list.push(places.policy.clone());
         list.push(self.dirs().root.join("bin"));
         if row.role == Role::Review {
@@ -299,12 +345,7 @@ impl Engine {
     }
 
     /// Steps that make the private checkout ready: one made ahead needs its branch, an existing one nothing.
-    fn checkout(
-        &self,
-        objective: &Objective,
-        repo: &RepoRow,
-        places: &Places,
-    ) -> Result<Vec<Step>> {
+    fn checkout(&self, objective: &Objective, repo: &RepoRow, places: &Places) -> Result<Vec<Step>> {
         let git = self.git().program().to_string_lossy().into_owned();
         let worktree = places.cwd.to_string_lossy().into_owned();
         let mirror = self.dirs().mirror(repo.id());
@@ -319,7 +360,8 @@ impl Engine {
         let warm = git_dir.join("HEAD").exists();
         if objective.worktree_ready {
             // A git that was killed leaves its lock, and nothing of the last session is alive.
-            let find = ["/usr/bin/find", &git_dir.to_string_lossy(), "-name", "*.lock", "-type", "f", "-delete"];
+            let find =
+                ["/usr/bin/find", &git_dir.to_string_lossy(), "-name", "*.lock", "-type", "f", "-delete"];
             let mut locks = step("Clearing locks of the last session", &places.cwd, &find);
             locks.may_fail = true;
             steps.push(locks);
@@ -338,8 +380,10 @@ impl Engine {
             steps.push(step("Making the worktree", &places.cwd, &clone));
         }
         if !objective.worktree_ready {
-            let switch = [&git, "switch", "-q", "--no-track", "-C", &branch, start];
-            steps.push(step("Switching to the branch", &places.cwd, &switch));
+            if !on_branch(&git_dir, &branch) {
+                let switch = [&git, "switch", "-q", "--no-track", "-C", &branch, start];
+                steps.push(step("Switching to the branch", &places.cwd, &switch));
+            }
             if let Some(setup) = &repo.setup {
                 steps.push(step("Setting up", &places.cwd, &["/bin/sh", "-c", setup]));
             }
@@ -441,6 +485,11 @@ impl Engine {
         )];
         Ok(Some(Floor { when: FloorWhen::AfterAgent, prepare, cwd: export, commands }))
     }
+}
+
+fn on_branch(git_dir: &Path, branch: &str) -> bool {
+    fs::read_to_string(git_dir.join("HEAD"))
+        .is_ok_and(|text| text.trim() == format!("ref: refs/heads/{branch}"))
 }
 
 /// Whether the mirror holds results of other objectives: a fetch of nothing would only cost time.

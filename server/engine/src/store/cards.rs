@@ -116,6 +116,7 @@ fn card(row: CardRow) -> Result<CardView> {
         session: row.session_id.and_then(|id| id.parse::<SessionId>().ok()),
         role: optional(row.role.as_deref())?,
         activity: row.activity.unwrap_or_default(),
+        denial: String::new(),
         criteria: row.criteria_count as u32,
         criteria_met: row.criteria_met as u32,
         criteria_failed: row.criteria_failed as u32,

@@ -21,10 +21,11 @@ pub(crate) async fn take_gate(tx: &mut Tx) -> Result<()> {
 /// Takes the gate and reads what a claim decides by: every account's load, and the live sessions by kind.
 /// A cool-down that is over counts as available.
 pub(crate) async fn open(tx: &mut Tx) -> Result<(Vec<Load>, Live)> {
-    type Row = (String, i64, String, Option<i64>, i64, i64);
+    type Row = (String, i64, bool, String, Option<i64>, i64, i64);
     let rows: Vec<Row> = sqlx::query_as(
         "UPDATE gate SET claims = claims + 1 WHERE id = 1;
-         SELECT a.name, a.session_limit, a.state, a.until_at,
+         SELECT a.name, CASE WHEN a.login_only AND a.session_limit > 1 THEN 1 ELSE a.session_limit END,
+                a.login_only, a.state, a.until_at,
                 COALESCE(SUM(s.role <> 'review'), 0), COALESCE(SUM(s.role = 'review'), 0)
          FROM account a LEFT JOIN session s ON s.account = a.name AND s.state <> 'ended'
          GROUP BY a.name ORDER BY a.name",
@@ -35,7 +36,7 @@ pub(crate) async fn open(tx: &mut Tx) -> Result<(Vec<Load>, Live)> {
     let mut live = Live::default();
     let loads = rows
         .into_iter()
-        .map(|(name, limit, state, until, other, review)| {
+        .map(|(name, limit, alone, state, until, other, review)| {
             live.other += other as u32;
             live.review += review as u32;
             Load {
@@ -44,6 +45,7 @@ pub(crate) async fn open(tx: &mut Tx) -> Result<(Vec<Load>, Live)> {
                     || (state == "cooling_down" && until.is_some_and(|until| until <= now)),
                 live: (other + review) as u32,
                 limit: limit as u32,
+                alone,
             }
         })
         .collect();

@@ -190,6 +190,34 @@ impl Store {
         Ok(row.map(|(value,)| value))
     }
 
+    /// Agents whose guard failed, with the sentence for people.
+    pub(crate) async fn broken_guards(&self) -> Result<std::collections::BTreeMap<String, String>> {
+        let rows: Vec<(String, String)> =
+            sqlx::query_as("SELECT name, value FROM setting WHERE name LIKE 'guard_broken.%'")
+                .fetch_all(&self.read)
+                .await?;
+        let agent = |name: String| name.trim_start_matches("guard_broken.").to_owned();
+        Ok(rows.into_iter().map(|(name, text)| (agent(name), text)).collect())
+    }
+
+    /// Notes that an agent's guard failed, or that it is mended.
+    pub(crate) async fn set_broken_guard(&self, agent: &str, sentence: Option<&str>) -> Result<()> {
+        let mut tx = self.begin().await?;
+        sqlx::query("DELETE FROM setting WHERE name = $1")
+            .bind(format!("guard_broken.{agent}"))
+            .execute(&mut *tx)
+            .await?;
+        if let Some(sentence) = sentence {
+            sqlx::query("INSERT INTO setting (name, value) VALUES ($1, $2)")
+                .bind(format!("guard_broken.{agent}"))
+                .bind(sentence)
+                .execute(&mut *tx)
+                .await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
     pub(crate) async fn set_setting(&self, by: &Actor, name: &str, value: &str) -> Result<()> {
         let mut tx = self.begin().await?;
         sqlx::query(

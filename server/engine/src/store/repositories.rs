@@ -19,6 +19,8 @@ pub(crate) struct RepoRow {
     pub(crate) setup: Option<String>,
     pub(crate) verify: Option<String>,
     pub(crate) integrate: String,
+    /// Checkouts made ahead; none = the installation's number.
+    pub(crate) pool: Option<i64>,
 }
 
 impl RepoRow {
@@ -36,14 +38,24 @@ pub(crate) struct NewRepoRow<'a> {
     pub(crate) name: &'a str,
     pub(crate) source: &'a str,
     pub(crate) base: &'a str,
+    pub(crate) setup: Option<&'a str>,
     pub(crate) verify: Option<&'a str>,
     pub(crate) integrate: Integration,
+}
+
+/// What changes in a repository row; none = as it is.
+#[derive(Debug, Default)]
+pub(crate) struct RepoChange<'a> {
+    pub(crate) setup: Option<Option<&'a str>>,
+    pub(crate) verify: Option<Option<&'a str>>,
+    pub(crate) integrate: Option<Integration>,
+    pub(crate) pool: Option<Option<u32>>,
 }
 
 impl Store {
     pub(crate) async fn repo(&self, scope: Scope, id: RepositoryId) -> Result<RepoRow> {
         let row: Option<RepoRow> = sqlx::query_as(
-            "SELECT id, name, source, base, setup, verify, integrate FROM repository
+            "SELECT id, name, source, base, setup, verify, integrate, pool FROM repository
              WHERE client_id = $1 AND id = $2",
         )
         .bind(scope.client.0)
@@ -55,7 +67,7 @@ impl Store {
 
     pub(crate) async fn repo_by_name(&self, scope: Scope, name: &str) -> Result<Option<RepoRow>> {
         Ok(sqlx::query_as(
-            "SELECT id, name, source, base, setup, verify, integrate FROM repository
+            "SELECT id, name, source, base, setup, verify, integrate, pool FROM repository
              WHERE client_id = $1 AND name = $2",
         )
         .bind(scope.client.0)
@@ -65,9 +77,9 @@ impl Store {
     }
 
     pub(crate) async fn repos(&self, scope: Scope) -> Result<Vec<RepoView>> {
-        type Row = (i64, String, String, String, Option<String>, String, i64);
+        type Row = (i64, String, String, String, Option<String>, Option<String>, String, Option<i64>, i64);
         let rows: Vec<Row> = sqlx::query_as(
-            "SELECT r.id, r.name, r.source, r.base, r.verify, r.integrate,
+            "SELECT r.id, r.name, r.source, r.base, r.setup, r.verify, r.integrate, r.pool,
                     (SELECT COUNT(*) FROM objective o WHERE o.repository_id = r.id)
              FROM repository r WHERE r.client_id = $1 ORDER BY r.name",
         )
@@ -76,13 +88,17 @@ impl Store {
         .await?;
         Ok(rows
             .into_iter()
-            .map(|(id, name, source, base, verify, integrate, objectives)| RepoView {
+            .map(|(id, name, source, base, setup, verify, integrate, pool, objectives)| RepoView {
                 id: RepositoryId(id),
                 name,
                 source,
                 base,
+                setup,
                 verify,
                 integrate: integrate.parse().unwrap_or(Integration::Keep),
+                pool: pool.map(|pool| pool as u32),
+                ready: 0,
+                notes: vec![],
                 objectives: objectives as u32,
             })
             .collect())
@@ -92,8 +108,8 @@ impl Store {
 /// Inserts a repository and gives its number.
 pub(crate) async fn insert(tx: &mut Tx, scope: Scope, new: &NewRepoRow<'_>) -> Result<RepositoryId> {
     let made = sqlx::query(
-        "INSERT INTO repository (client_id, name, source, base, verify, integrate, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO repository (client_id, name, source, base, setup, verify, integrate, created_at)
+         VALUES ($1, $2, $3, $4, $8, $5, $6, $7)",
     )
     .bind(scope.client.0)
     .bind(new.name)
@@ -102,6 +118,7 @@ pub(crate) async fn insert(tx: &mut Tx, scope: Scope, new: &NewRepoRow<'_>) -> R
     .bind(new.verify)
     .bind(new.integrate.as_str())
     .bind(now_ms())
+    .bind(new.setup)
     .execute(&mut **tx)
     .await;
     match made {
@@ -112,4 +129,30 @@ pub(crate) async fn insert(tx: &mut Tx, scope: Scope, new: &NewRepoRow<'_>) -> R
         ))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Changes a repository's commands, integration or number of checkouts made ahead.
+pub(crate) async fn update(
+    tx: &mut Tx,
+    scope: Scope,
+    id: RepositoryId,
+    change: &RepoChange<'_>,
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE repository SET setup = CASE WHEN $3 THEN $4 ELSE setup END,
+            verify = CASE WHEN $5 THEN $6 ELSE verify END, integrate = COALESCE($7, integrate),
+            pool = CASE WHEN $8 THEN $9 ELSE pool END WHERE client_id = $1 AND id = $2",
+    )
+    .bind(scope.client.0)
+    .bind(id.0)
+    .bind(change.setup.is_some())
+    .bind(change.setup.flatten())
+    .bind(change.verify.is_some())
+    .bind(change.verify.flatten())
+    .bind(change.integrate.map(Integration::as_str))
+    .bind(change.pool.is_some())
+    .bind(change.pool.flatten())
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! What was kept when a session ended or a worktree was cleared.
 
 use opkit_domain::access::Scope;
-use opkit_domain::ids::{ClientId, ObjectiveId, RepositoryId, SessionId};
+use opkit_domain::ids::{ObjectiveId, RepositoryId, SessionId};
 
 use super::cards::word;
 use super::{Store, Tx};

@@ -76,7 +76,7 @@ const ROW: &str = "SELECT id, client_id, objective_id, role, state, account, age
 const VIEW: &str =
     "SELECT s.id, s.objective_id, o.title AS objective_title, s.role, s.state, s.outcome, s.detail,
     s.account, s.agent, s.actor, s.pid, s.proof, s.started_at, s.ended_at, s.turns, s.cost_usd_micros,
-    s.activity, s.round, s.wall_clock_s, s.denials FROM session s JOIN objective o ON o.id = s.objective_id";
+    s.activity, s.round, s.wall_clock_s, s.denials, s.policy_start, s.policy_end, s.planted FROM session s JOIN objective o ON o.id = s.objective_id";
 
 #[derive(sqlx::FromRow)]
 struct ViewRow {
@@ -100,6 +100,9 @@ struct ViewRow {
     round: i64,
     wall_clock_s: i64,
     denials: i64,
+    policy_start: Option<String>,
+    policy_end: Option<String>,
+    planted: String,
 }
 
 fn view(row: ViewRow) -> Result<SessionView> {
@@ -125,6 +128,9 @@ fn view(row: ViewRow) -> Result<SessionView> {
         round: row.round as u32,
         wall_clock_s: row.wall_clock_s as u64,
         denials: row.denials as u32,
+        policy_changed: row.policy_start.is_some() && row.policy_start != row.policy_end,
+        policy: row.policy_start,
+        planted: serde_json::from_str(&row.planted)?,
     })
 }
 
@@ -149,7 +155,9 @@ impl Store {
     /// OS users of the accounts.
     pub(crate) async fn os_users(&self) -> Result<Vec<String>> {
         let rows: Vec<(String,)> =
-            sqlx::query_as("SELECT DISTINCT os_user FROM account WHERE os_user IS NOT NULL").fetch_all(&self.read).await?;
+            sqlx::query_as("SELECT DISTINCT os_user FROM account WHERE os_user IS NOT NULL")
+                .fetch_all(&self.read)
+                .await?;
         Ok(rows.into_iter().map(|row| row.0).collect())
     }
 
@@ -332,6 +340,8 @@ pub(crate) struct End<'a> {
     pub(crate) artifact: Option<&'a str>,
     pub(crate) notes: Option<&'a str>,
     pub(crate) proof: Option<&'a str>,
+    pub(crate) policy: (Option<&'a str>, Option<&'a str>),
+    pub(crate) planted: &'a [String],
 }
 
 /// Ends a session row, once: false when it had ended already.
@@ -339,7 +349,7 @@ pub(crate) async fn end(tx: &mut Tx, id: &SessionId, end: &End<'_>) -> Result<bo
     let done = sqlx::query(
         "UPDATE session SET state = 'ended', outcome = $2, detail = $3, turns = $4, cost_usd_micros = $5,
             denials = $6, artifact = $7, notes = $8, proof = COALESCE($9, proof), ended_at = $10,
-            token_hash = NULL WHERE id = $1 AND state <> 'ended'",
+            policy_start = $11, policy_end = $12, planted = $13, token_hash = NULL WHERE id = $1 AND state <> 'ended'",
     )
     .bind(id.as_str())
     .bind(end.outcome.as_str())
@@ -351,6 +361,9 @@ pub(crate) async fn end(tx: &mut Tx, id: &SessionId, end: &End<'_>) -> Result<bo
     .bind(end.notes)
     .bind(end.proof)
     .bind(now_ms())
+    .bind(end.policy.0)
+    .bind(end.policy.1)
+    .bind(serde_json::to_string(end.planted)?)
     .execute(&mut **tx)
     .await?;
     Ok(done.rows_affected() > 0)
@@ -421,4 +434,19 @@ impl Store {
         tx.commit().await?;
         Ok(())
     }
+}
+
+/// How many sessions of the same objective and role ended overloaded directly before this one, at most 16.
+pub(crate) async fn overloads_in_a_row(tx: &mut Tx, row: &SessionRow) -> Result<u32> {
+    let before: Vec<(Option<String>,)> = sqlx::query_as(
+        "SELECT outcome FROM session WHERE objective_id = $1 AND role = $2 AND id <> $3
+         ORDER BY started_at DESC LIMIT 16",
+    )
+    .bind(row.objective.0)
+    .bind(row.role.as_str())
+    .bind(row.id.as_str())
+    .fetch_all(&mut **tx)
+    .await?;
+    let overloaded = |outcome: &Option<String>| outcome.as_deref() == Some(Outcome::Overloaded.as_str());
+    Ok(before.iter().take_while(|(outcome,)| overloaded(outcome)).count() as u32)
 }

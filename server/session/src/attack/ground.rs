@@ -1,6 +1,7 @@
 //! The ground of the attacks: a data directory in miniature, with everything that a session must not reach.
 
 mod look;
+mod stage;
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -17,9 +18,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use opkit_domain::session::{GuardPolicy, Identity, SYSTEM_READS, WallMode, WallProof, WallSpec};
+use opkit_domain::session::{Identity, WallProof};
 
-use super::layout::{identity, lay_out, open_to_all};
+use super::layout::{as_installed, lay_out, open_to_all};
 use super::raw::call;
 use super::table::Goal;
 use crate::enter::{EnterReport, EnterSpec, Entry, ProcessLimits};
@@ -27,8 +28,7 @@ use crate::enter::{EnterReport, EnterSpec, Entry, ProcessLimits};
 /// Stands in everything that must not be read.
 pub(super) const CANARY: &str = "opkit-canary-7f3a";
 
-pub(super) const OWN: &[&str] = &["cc-worktree-42", "memory", "scratch", "state/work"];
-pub(super) const OTHER: &str = "5c1e7a2e-0000-4000-8000-000000000041";
+pub(super) use stage::{ACCOUNT, AGENTS, OTHER, REVIEWER, STRANGER, Stage, WORKER, slot};
 
 /// Grounds of this process so far.
 static GROUNDS: AtomicU32 = AtomicU32::new(0);
@@ -64,44 +64,59 @@ impl Ran {
 
 pub(super) struct Ground {
     root: PathBuf,
+    stage: Stage,
     identity: Option<Identity>,
     proof: Option<WallProof>,
     doors: Vec<UnixListener>,
+    /// Outside every closed directory: reaching it is a known gap, no evidence.
+    _open_door: UnixListener,
     datagrams: Vec<UnixDatagram>,
     tcp: TcpListener,
-    target: Child,
+    /// A process of another session of the same user, and one of another account's.
+    targets: [Child; 2],
     tmux: Option<Child>,
     /// Open for writing outside, and inherited by everything that is started.
     leak: File,
-    /// A System V segment outside: its key and its number.
-    memory: (u32, usize),
+    /// System V segments outside, of the same user and of another account's: their keys.
+    keys: [u32; 2],
     /// Without this there is no wall: the control that shows that the attacks are real.
     walled: bool,
 }
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        for child in std::iter::once(&mut self.target).chain(self.tmux.as_mut()) {
+        for child in self.targets.iter_mut().chain(self.tmux.as_mut()) {
             let _ = child.kill();
             let _ = child.wait();
         }
         for path in self.far_markers() {
             let _ = fs::remove_file(path);
         }
-        let _ = call(libc::SYS_shmctl, &[self.memory.1, libc::IPC_RMID as usize, 0]);
+        for key in self.keys {
+            let segment = call(libc::SYS_shmget, &[key as usize, 0, 0]);
+            let _ = segment.and_then(|id| call(libc::SYS_shmctl, &[id, libc::IPC_RMID as usize, 0]));
+        }
         let _ = fs::remove_dir_all(&self.root);
     }
 }
 
 impl Ground {
-    pub(super) fn new(program: &Path, dir: Option<&Path>, walled: bool) -> anyhow::Result<Ground> {
-        let identity = identity();
+    pub(super) fn new(
+        program: &Path,
+        dir: Option<&Path>,
+        walled: bool,
+        stage: Stage,
+    ) -> anyhow::Result<Ground> {
+        let identity = stage.identity();
         let base = dir.map_or_else(std::env::temp_dir, Path::to_owned).canonicalize()?;
         let number = GROUNDS.fetch_add(1, Ordering::Relaxed);
         let root = base.join(format!("opkit-attack-{}-{number}", std::process::id()));
         fs::create_dir(&root).with_context(|| format!("{} cannot be made", root.display()))?;
-        let made = lay_out(&root, program).and_then(|()| open_to_all(&root, identity.as_ref()));
-        let made = made.and_then(|()| Ground::occupy(&root, identity, walled));
+        let made = lay_out(&root, program, stage).and_then(|()| match stage.has_owners() {
+            true => as_installed(&root),
+            false => open_to_all(&root, identity.as_ref()),
+        });
+        let made = made.and_then(|()| Ground::occupy(&root, number, identity, walled, stage));
         if made.is_err() {
             let _ = fs::remove_dir_all(&root);
         }
@@ -109,13 +124,20 @@ impl Ground {
     }
 
     /// Starts what is to be attacked.
-    fn occupy(root: &Path, identity: Option<Identity>, walled: bool) -> anyhow::Result<Ground> {
+    fn occupy(
+        root: &Path,
+        number: u32,
+        identity: Option<Identity>,
+        walled: bool,
+        stage: Stage,
+    ) -> anyhow::Result<Ground> {
         let leak = File::options().append(true).open(root.join("open/leak"))?;
         rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty())?;
         let mut doors = Vec::new();
         for name in DOORS {
             doors.push(UnixListener::bind(root.join("run").join(name))?);
         }
+        let open_door = UnixListener::bind(root.join("open/door"))?;
         doors.push(UnixListener::bind_addr(&SocketAddr::from_abstract_name(abstract_name(root))?)?);
         let datagrams = vec![
             UnixDatagram::bind(root.join("run/notify"))?,
@@ -124,29 +146,35 @@ impl Ground {
         doors.iter().try_for_each(|door| door.set_nonblocking(true))?;
         datagrams.iter().try_for_each(|door| door.set_nonblocking(true))?;
         let user = identity.as_ref();
-        let target = start(root, user, &mut sleeper())?;
+        let stranger = Identity { uid: STRANGER, gid: AGENTS, groups: Vec::new() };
+        let stranger = if stage.has_owners() { Some(&stranger) } else { user };
+        let targets = [start(root, user, &mut sleeper())?, start(root, stranger, &mut sleeper())?];
         let server = ["-f", "/dev/null", "-S"];
         let mut tmux = Command::new("tmux");
         tmux.args(server).arg(root.join("run/tmux")).arg("-D");
-        let tmux = start(root, user, &mut tmux).ok();
+        // With users of their own the server is the service's; else it is the same user's as everything.
+        let tmux = start(root, user.filter(|_| !stage.has_owners()), &mut tmux).ok();
         let tcp = TcpListener::bind("127.0.0.1:0")?;
-        let memory = shared_memory()?;
+        let keys = [shared_memory(root, user, number << 1)?, shared_memory(root, stranger, number << 1 | 1)?];
         let ground = Ground {
             root: root.to_owned(),
+            stage,
             identity,
             proof: None,
             doors,
+            _open_door: open_door,
             datagrams,
             tcp,
-            target,
+            targets,
             tmux,
             leak,
-            memory,
+            keys,
             walled,
         };
         for name in DOORS.iter().chain(&["notify"]) {
             fs::set_permissions(root.join("run").join(name), Permissions::from_mode(0o777))?;
         }
+        fs::set_permissions(root.join("open/door"), Permissions::from_mode(0o777))?;
         ground.wait_for_tmux();
         Ok(ground)
     }
@@ -184,16 +212,22 @@ impl Ground {
             ("{DATA}", self.root.display().to_string()),
             ("{OPEN}", at("open")),
             ("{OTHER}", at("work/41/cc-worktree-41")),
+            ("{WORK40}", at("work/40")),
             ("{WORK41}", at("work/41")),
+            ("{WORK42}", at("work/42")),
+            ("{WORKER}", at(&format!("sessions/{WORKER}"))),
+            ("{OWNREVIEW}", at(&format!("review/{REVIEWER}"))),
             ("{MIRROR}", at("mirrors/1.git")),
             ("{RUN}", at("run")),
             ("{SESSION}", at(&format!("sessions/{OTHER}"))),
             ("{REVIEW}", at(&format!("review/{OTHER}"))),
             ("{POLICY}", at("policy/own")),
             ("{BIN}", at("bin/build")),
-            ("{PID}", self.target.id().to_string()),
+            ("{PID}", self.targets[0].id().to_string()),
+            ("{PID2}", self.targets[1].id().to_string()),
             ("{FD}", self.leak.as_raw_fd().to_string()),
-            ("{KEY}", self.memory.0.to_string()),
+            ("{KEY}", self.keys[0].to_string()),
+            ("{KEY2}", self.keys[1].to_string()),
             ("{TAG}", self.tag()),
             ("{ABSTRACT}", abstract_name(&self.root)),
             ("{TCP}", self.tcp.local_addr().map(|at| at.to_string()).unwrap_or_default()),
@@ -206,8 +240,9 @@ impl Ground {
     pub(super) fn shorten(&self, text: &str) -> String {
         let text = text.replace(&format!("{}-far", self.tag()), "MARKER");
         let text = text.replace(&self.root.display().to_string(), "DATA").replace(&self.tag(), "TAG");
-        let text = text.replace(OTHER, "UUID").replace(&self.fill("{HOMEDIR}/MARKER"), "HOME/MARKER");
-        let text = text.replace(&self.target.id().to_string(), "PID");
+        let text = text.replace(&self.fill("{HOMEDIR}/MARKER"), "HOME/MARKER");
+        let text = [OTHER, WORKER, REVIEWER].iter().fold(text, |text, id| text.replace(id, "UUID"));
+        let text = self.targets.iter().fold(text, |text, of| text.replace(&of.id().to_string(), "PID"));
         text.chars().take(140).collect()
     }
 
@@ -219,73 +254,6 @@ impl Ground {
     pub(super) fn native(&self, name: &str, arg: &str) -> Vec<String> {
         let program = self.at("bin/build/opkit-session").display().to_string();
         vec![program, "attack".to_owned(), "--inside".to_owned(), name.to_owned(), self.fill(arg)]
-    }
-
-    pub(super) fn policy(&self) -> GuardPolicy {
-        GuardPolicy {
-            worktree: self.own(0),
-            write: self.writable(),
-            tools: vec!["Bash".into(), "Write".into()],
-        }
-    }
-
-    fn own(&self, which: usize) -> PathBuf {
-        self.at("work/42").join(OWN[which])
-    }
-
-    fn writable(&self) -> Vec<PathBuf> {
-        (0..OWN.len()).map(|which| self.own(which)).collect()
-    }
-
-    fn wall(&self) -> WallSpec {
-        let mut read: Vec<PathBuf> = SYSTEM_READS.iter().map(PathBuf::from).collect();
-        read.extend(self.writable());
-        read.extend(["policy/own", "bin", "mirrors/1.git", "door"].map(|path| self.at(path)));
-        if !self.walled {
-            return WallSpec {
-                mode: WallMode::HookOnly,
-                write: self.writable(),
-                read: None,
-                block_unix_sockets: false,
-                prove_no_write: Vec::new(),
-                prove_no_read: Vec::new(),
-                prove_no_connect: Vec::new(),
-            };
-        }
-        WallSpec {
-            mode: WallMode::Enforced,
-            write: self.writable(),
-            read: Some(read),
-            block_unix_sockets: true,
-            prove_no_write: vec![
-                self.at("proof"),
-                self.at("mirrors/1.git/proof"),
-                "/tmp/opkit-proof-x".into(),
-            ],
-            prove_no_read: vec![self.at("db/opkit.db"), self.at("review")],
-            prove_no_connect: vec![self.at("run/control.sock")],
-        }
-    }
-
-    fn environment(&self) -> Vec<(String, String)> {
-        let text = |path: PathBuf| path.display().to_string();
-        [
-            ("PATH", format!("{}:{}", text(self.at("bin/build")), path_variable())),
-            ("HOME", text(self.own(3))),
-            ("TMPDIR", text(self.own(2))),
-            ("LANG", "C.UTF-8".to_owned()),
-            ("GIT_TERMINAL_PROMPT", "0".to_owned()),
-            ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
-            ("GIT_CONFIG_GLOBAL", text(self.at("policy/own/gitconfig"))),
-            ("GIT_AUTHOR_NAME", "A".to_owned()),
-            ("GIT_AUTHOR_EMAIL", "a@example.org".to_owned()),
-            ("GIT_COMMITTER_NAME", "A".to_owned()),
-            ("GIT_COMMITTER_EMAIL", "a@example.org".to_owned()),
-            ("OPKIT_MEMORY", text(self.own(1))),
-            ("OPKIT_SCRATCH", text(self.own(2))),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .to_vec()
     }
 
     /// Runs `argv` behind the wall, to its end or ten seconds.
@@ -337,11 +305,16 @@ fn path_variable() -> &'static str {
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 }
 
-/// A segment that every user may open by its key.
-fn shared_memory() -> std::io::Result<(u32, usize)> {
-    let key = 0x6f70_0000 | std::process::id() << 4 & 0xffff | GROUNDS.load(Ordering::Relaxed) & 0xf;
-    let flags = (libc::IPC_CREAT | 0o666) as usize;
-    Ok((key, call(libc::SYS_shmget, &[key as usize, 4096, flags])?))
+/// A segment of that user, for that user alone; gives its key.
+fn shared_memory(root: &Path, user: Option<&Identity>, which: u32) -> anyhow::Result<u32> {
+    let key = 0x6f70_0000 | std::process::id() << 4 & 0xfff0 | which & 0xf;
+    let program = root.join("bin/build/opkit-session");
+    let mut maker = Command::new(program);
+    maker.args(["attack", "--inside", "make shared memory", &key.to_string()]);
+    if !start(root, user, &mut maker)?.wait()?.success() {
+        bail!("shared memory cannot be made");
+    }
+    Ok(key)
 }
 
 fn sleeper() -> Command {

@@ -189,6 +189,13 @@ fn processes(name: &str, arg: &str) -> Option<io::Result<()>> {
             call(libc::SYS_process_vm_writev, &[pid, at(&own), 1, at(&other), 1, 0]).map(drop)
         }
         "open its memory" => OpenOptions::new().write(true).open(format!("/proc/{pid}/mem")).map(drop),
+        "read its memory" => fs::File::open(format!("/proc/{pid}/mem")).map(drop),
+        "read its memory by call" => {
+            let mut data = [0_u8; 8];
+            let own = [std::ptr::from_mut(&mut data) as usize, 8];
+            let other = [0x1000_usize, 8];
+            call(libc::SYS_process_vm_readv, &[pid, at(&own), 1, at(&other), 1, 0]).map(drop)
+        }
         "read its environment" => {
             fs::read(format!("/proc/{pid}/environ")).map(|text| print!("{}", String::from_utf8_lossy(&text)))
         }
@@ -205,6 +212,9 @@ fn processes(name: &str, arg: &str) -> Option<io::Result<()>> {
         "shared memory" => call(libc::SYS_shmget, &[pid, 0, 0])
             .and_then(|id| call(libc::SYS_shmat, &[id, 0, libc::SHM_RDONLY as usize]))
             .map(drop),
+        "make shared memory" => {
+            call(libc::SYS_shmget, &[pid, 4096, (libc::IPC_CREAT | 0o600) as usize]).map(drop)
+        }
         "nice" => call(libc::SYS_setpriority, &[libc::PRIO_PROCESS as usize, pid, 19]).map(drop),
         "its namespaces" => {
             handle().and_then(|fd| call(libc::SYS_setns, &[fd, libc::CLONE_NEWNS as usize])).map(drop)
@@ -220,6 +230,7 @@ fn sockets(name: &str, arg: &str) -> Option<io::Result<()>> {
         "connect" => UnixStream::connect(arg).and_then(|mut door| door.write_all(b"x")),
         "connect abstract" => abstract_name().and_then(|name| UnixStream::connect_addr(&name)).map(drop),
         "bind" => UnixListener::bind(arg).map(drop),
+        "socket of one's own" => UnixListener::bind(arg).and_then(|_door| UnixStream::connect(arg)).map(drop),
         "bind abstract" => abstract_name().and_then(|name| UnixListener::bind_addr(&name)).map(drop),
         "datagram" => UnixDatagram::unbound().and_then(|door| door.send_to(b"x", arg)).map(drop),
         "datagram from a pair" => {

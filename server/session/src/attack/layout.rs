@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use opkit_domain::session::Identity;
 
-use super::ground::{CANARY, OTHER, OWN};
+use super::ground::{ACCOUNT, AGENTS, CANARY, OTHER, REVIEWER, STRANGER, Stage, WORKER, slot};
 
 /// For root: the agents' user, or nobody.
 pub(super) fn identity() -> Option<Identity> {
@@ -25,7 +25,7 @@ pub(super) fn identity() -> Option<Identity> {
 }
 
 /// Makes everything below `root`.
-pub(super) fn lay_out(root: &Path, program: &Path) -> anyhow::Result<()> {
+pub(super) fn lay_out(root: &Path, program: &Path, stage: Stage) -> anyhow::Result<()> {
     let at = |path: &str| root.join(path);
     let dirs = [
         "bin/build",
@@ -40,12 +40,16 @@ pub(super) fn lay_out(root: &Path, program: &Path) -> anyhow::Result<()> {
         "open/dir",
         "second",
         "home/other/.ssh",
+        "home/own",
+        "work/40/memory",
+        "work/40/cc-worktree-40",
         "work/41/memory",
         "work/41/scratch",
         "work/41/state/work",
     ];
-    let own = OWN.iter().map(|name| at("work/42").join(name));
-    let others = ["sessions", "review"].map(|dir| at(dir).join(OTHER));
+    let own = [Stage::Homes, Stage::Review].into_iter().flat_map(Stage::own).map(|dir| root.join(dir));
+    let others = [("sessions", OTHER), ("sessions", WORKER), ("review", OTHER)];
+    let others = others.map(|(dir, id)| at(dir).join(id));
     for dir in dirs.iter().map(|dir| at(dir)).chain(own).chain(others) {
         fs::create_dir_all(dir)?;
     }
@@ -60,16 +64,21 @@ pub(super) fn lay_out(root: &Path, program: &Path) -> anyhow::Result<()> {
         "open/leak",
         "home/other/.profile",
         "home/other/.ssh/id",
+        "home/own/credentials",
+        "work/40/memory/NOTES.md",
+        "work/40/cc-worktree-40/secret",
         "work/41/memory/NOTES.md",
         "work/41/scratch/x",
+        "work/41/scratch/there",
         "work/41/state/work/token",
         "DISABLED",
         "open/meta",
     ];
     secrets.iter().try_for_each(|name| fs::write(at(name), format!("{CANARY}\n")))?;
-    let session = at("sessions").join(OTHER);
-    for name in ["spec.json", "transcript.jsonl", "stop.json", "exit.json"] {
-        fs::write(session.join(name), format!("{CANARY}\n"))?;
+    for session in [OTHER, WORKER].map(|id| at("sessions").join(id)) {
+        for name in ["spec.json", "transcript.jsonl", "stop.json", "exit.json"] {
+            fs::write(session.join(name), format!("{CANARY}\n"))?;
+        }
     }
     fs::write(at("review").join(OTHER).join("brief.md"), CANARY)?;
     fs::write(at("door/session-door"), "127.0.0.1:1\n")?;
@@ -87,10 +96,33 @@ pub(super) fn lay_out(root: &Path, program: &Path) -> anyhow::Result<()> {
     git(&at("seed"), &["commit", "-q", "-m", "Seed"])?;
     git(root, &["clone", "-q", "--bare", "seed", "mirrors/1.git"])?;
     git(root, &["clone", "-q", "seed", &other.display().to_string()])?;
+    if stage == Stage::Review {
+        lay_out_review(root)?;
+    }
     fs::write(other.join("secret"), format!("{CANARY}\n"))?;
     git(&other, &["add", "-A"])?;
     git(&other, &["commit", "-q", "-m", CANARY])?;
     fs::remove_dir_all(at("seed"))?;
+    Ok(())
+}
+
+/// What a worker left, and what its reviewer gets of it.
+fn lay_out_review(root: &Path) -> anyhow::Result<()> {
+    let worker = root.join("work/42");
+    let tree = worker.join("cc-worktree-42");
+    git(root, &["clone", "-q", "seed", &tree.display().to_string()])?;
+    fs::write(tree.join("secret"), format!("{CANARY}\n"))?;
+    git(&tree, &["add", "-A"])?;
+    git(&tree, &["commit", "-q", "-m", CANARY])?;
+    for name in ["memory/NOTES.md", "scratch/x", "state/work/token", "state/work/conversation.jsonl"] {
+        fs::write(worker.join(name), format!("{CANARY}\n"))?;
+    }
+    let review = root.join("review").join(REVIEWER);
+    fs::write(review.join("tree/README.md"), "# Seed\n")?;
+    fs::write(review.join("tree/check.sh"), "test -f README.md\n")?;
+    for name in ["brief.md", "floor.json", "diff.patch"] {
+        fs::write(review.join(name), "for the reviewer\n")?;
+    }
     Ok(())
 }
 
@@ -144,4 +176,58 @@ pub(super) fn open_to_all(root: &Path, identity: Option<&Identity>) -> anyhow::R
         }
     }
     Ok(())
+}
+
+/// Owners and modes as the service makes them: parents belong to the slot's group, leaves to the account.
+pub(super) fn as_installed(root: &Path) -> anyhow::Result<()> {
+    own(root, 0, 0, 0o700, 0o600)?;
+    set(root, 0, 0, 0o711)?;
+    for public in ["bin", "door", "policy", "mirrors"] {
+        own(&root.join(public), 0, 0, 0o755, 0o755)?;
+    }
+    for passage in ["work", "review", "home"] {
+        set(&root.join(passage), 0, 0, 0o711)?;
+    }
+    for (objective, account) in [(40, STRANGER), (41, ACCOUNT), (42, ACCOUNT)] {
+        let work = root.join(format!("work/{objective}"));
+        own(&work, account, AGENTS, 0o700, 0o600)?;
+        set(&work, 0, slot(objective), 0o710)?;
+        let state = work.join("state");
+        if state.exists() {
+            set(&state, 0, slot(objective), 0o710)?;
+        }
+    }
+    for (review, account) in [(OTHER, ACCOUNT), (REVIEWER, STRANGER)] {
+        let review = root.join("review").join(review);
+        own(&review, account, AGENTS, 0o700, 0o600)?;
+        set(&review, 0, slot(41), 0o710)?;
+    }
+    for (home, account) in [("own", ACCOUNT), ("other", STRANGER)] {
+        own(&root.join("home").join(home), account, AGENTS, 0o700, 0o600)?;
+    }
+    // A place like the directory for temporary files: everybody may write, what is in it is the service's.
+    own(&root.join("open"), 0, 0, 0o777, 0o666)?;
+    fs::write(root.join("open/service"), CANARY)?;
+    for file in ["open/meta", "open/service"] {
+        set(&root.join(file), 0, 0, 0o644)?;
+    }
+    set(&root.join("bin/build/setuid-copy"), 0, 0, 0o4755)
+}
+
+fn own(path: &Path, uid: u32, gid: u32, dirs: u32, files: u32) -> anyhow::Result<()> {
+    let meta = fs::symlink_metadata(path)?;
+    if meta.is_dir() {
+        for entry in fs::read_dir(path)? {
+            own(&entry?.path(), uid, gid, dirs, files)?;
+        }
+    }
+    if meta.is_symlink() {
+        return Ok(lchown(path, Some(uid), Some(gid))?);
+    }
+    set(path, uid, gid, if meta.is_dir() { dirs } else { files })
+}
+
+fn set(path: &Path, uid: u32, gid: u32, mode: u32) -> anyhow::Result<()> {
+    lchown(path, Some(uid), Some(gid))?;
+    Ok(fs::set_permissions(path, Permissions::from_mode(mode))?)
 }

@@ -74,15 +74,14 @@ impl Report {
     }
 
     /// As JSON, with the sums.
-    pub fn to_json(&self) -> String {
-        let value = serde_json::json!({
+    fn to_value(&self) -> serde_json::Value {
+        serde_json::json!({
             "holds": self.holds(),
             "attacks": self.attacks(),
             "markers": self.rows.iter().filter(|row| row.marker.is_some()).count(),
             "proof": self.proof,
             "rows": self.rows,
-        });
-        format!("{value:#}\n")
+        })
     }
 
     /// As Markdown.
@@ -90,7 +89,7 @@ impl Report {
         let count = |what: &dyn Fn(&Row) -> bool| self.rows.iter().filter(|row| what(row)).count();
         let mut text = format!(
             "{} attacks: {} refused, {} allowed as stated gaps, {} allowed otherwise, {} markers outside; {} of {} own rights work; \
-             {} rows skipped. Landlock ABI {}, seccomp {}.\n\n",
+             {} rows skipped. Landlock ABI {}, socket filter {}.\n\n",
             self.attacks(),
             count(&|row| !row.own && row.kernel == Kernel::Refused),
             count(&|row| !row.own && row.kernel == Kernel::Allowed && row.gap.is_some()),
@@ -127,6 +126,23 @@ impl Report {
         }
         text
     }
+}
+
+/// Both modes as JSON; `os_users` is null where it could not be tried.
+pub(super) fn to_json(homes: &Report, accounts: Option<&Report>) -> String {
+    let holds = homes.holds() && accounts.is_none_or(Report::holds);
+    let accounts = accounts.map(Report::to_value);
+    let value = serde_json::json!({"holds": holds, "homes": homes.to_value(), "os_users": accounts});
+    format!("{value:#}\n")
+}
+
+/// Both modes as Markdown, as the manual has them.
+pub(super) fn to_text(homes: &Report, accounts: Option<&Report>) -> String {
+    let accounts = match accounts {
+        Some(report) => report.to_table(),
+        None => "Not tried: it needs two users and groups, so it needs root.\n".to_owned(),
+    };
+    format!("### Mode homes\n\n{}\n### Mode os-users\n\n{accounts}", homes.to_table())
 }
 
 /// Text that cannot break a table.

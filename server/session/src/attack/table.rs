@@ -1,5 +1,11 @@
 //! The rows: what is tried, family by family, and the rights that must stay.
 
+use super::ground::Stage;
+use super::roles::{
+    ACCOUNT_ANSWERS, ACCOUNT_CALLS, ACCOUNT_GAPS, ACCOUNT_OWN, ACCOUNT_SHELL, REVIEW, REVIEW_ANSWERS,
+    REVIEW_OWN, RIGHTS_OF_ACCOUNTS, SIBLING_ANSWERS,
+};
+
 /// How a row is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -31,59 +37,81 @@ pub(super) struct Attack {
     pub(super) way: Way,
 }
 
-/// Every row in the order in which they run.
-pub(super) fn all() -> Vec<Attack> {
-    let mut rows = Vec::new();
-    let mut shell = |group, goal, table: &[(&'static str, &'static str, &'static str)]| {
-        rows.extend(table.iter().map(|&(name, needs, script)| Attack {
-            group,
-            name,
-            goal,
-            needs,
-            way: Way::Shell(script),
-        }));
-    };
-    shell("own", Goal::Own, OWN);
-    shell("shell", Goal::Outside, SHELL);
-    shell("programs", Goal::Outside, PROGRAMS);
-    shell("git", Goal::Outside, GIT);
-    shell("places", Goal::Outside, PLACES);
-    shell("reads", Goal::Outside, READS);
-    shell("daemons", Goal::Outside, DAEMONS);
-    shell("rights", Goal::Answer, RIGHTS);
-    shell("gaps", Goal::Answer, METADATA);
-    let mut native = |group, goal, table: &[(&'static str, &'static str, &'static str, &'static str)]| {
-        rows.extend(table.iter().map(|&(name, needs, call, arg)| Attack {
-            group,
-            name,
-            goal,
-            needs,
-            way: Way::Native(call, arg),
-        }));
-    };
-    native("files", Goal::Outside, FILES);
-    native("files", Goal::Answer, FILE_ANSWERS);
-    native("processes", Goal::Outside, PROCESSES);
-    native("processes", Goal::Answer, PROCESS_ANSWERS);
-    native("sockets", Goal::Outside, SOCKETS);
-    native("sockets", Goal::Answer, SOCKET_ANSWERS);
-    native("rights", Goal::Outside, NATIVE_RIGHTS);
-    native("rights", Goal::Answer, RIGHT_ANSWERS);
-    native("own", Goal::Own, NATIVE_OWN);
-    rows.extend(OWN_AFTER.iter().map(|&(name, needs, script)| Attack {
-        group: "own",
+/// Every row of a stage in the order in which they run.
+pub(super) fn all(stage: Stage) -> Vec<Attack> {
+    match stage {
+        Stage::Homes => homes(),
+        Stage::Review => review(),
+        Stage::Accounts | Stage::AccountsOpen => accounts(),
+    }
+}
+
+fn shell(group: &'static str, goal: Goal, table: Shell) -> impl Iterator<Item = Attack> {
+    table.iter().map(move |&(name, needs, script)| Attack {
+        group,
         name,
-        goal: Goal::Own,
+        goal,
         needs,
         way: Way::Shell(script),
-    }));
+    })
+}
+
+fn native(group: &'static str, goal: Goal, table: Native) -> impl Iterator<Item = Attack> {
+    table.iter().map(move |&(name, needs, call, arg)| Attack {
+        group,
+        name,
+        goal,
+        needs,
+        way: Way::Native(call, arg),
+    })
+}
+
+fn homes() -> Vec<Attack> {
+    let mut rows: Vec<Attack> = shell("own", Goal::Own, OWN).collect();
+    rows.extend(shell("shell", Goal::Outside, SHELL));
+    rows.extend(shell("programs", Goal::Outside, PROGRAMS));
+    rows.extend(shell("git", Goal::Outside, GIT));
+    rows.extend(shell("places", Goal::Outside, PLACES));
+    rows.extend(shell("reads", Goal::Outside, READS));
+    rows.extend(shell("daemons", Goal::Outside, DAEMONS));
+    rows.extend(shell("rights", Goal::Answer, RIGHTS));
+    rows.extend(shell("gaps", Goal::Answer, METADATA));
+    rows.extend(native("files", Goal::Outside, FILES));
+    rows.extend(native("files", Goal::Answer, FILE_ANSWERS));
+    rows.extend(native("processes", Goal::Outside, PROCESSES));
+    rows.extend(native("processes", Goal::Answer, PROCESS_ANSWERS));
+    rows.extend(native("sockets", Goal::Outside, SOCKETS));
+    rows.extend(native("sockets", Goal::Answer, SOCKET_ANSWERS));
+    rows.extend(native("rights", Goal::Outside, NATIVE_RIGHTS));
+    rows.extend(native("rights", Goal::Answer, RIGHT_ANSWERS));
+    rows.extend(native("own", Goal::Own, NATIVE_OWN));
+    rows.extend(shell("own", Goal::Own, OWN_AFTER));
+    rows
+}
+
+fn review() -> Vec<Attack> {
+    let mut rows: Vec<Attack> = shell("own", Goal::Own, REVIEW_OWN).collect();
+    rows.extend(shell("reviewer", Goal::Outside, REVIEW));
+    rows.extend(shell("reviewer", Goal::Answer, REVIEW_ANSWERS));
+    rows
+}
+
+fn accounts() -> Vec<Attack> {
+    let mut rows = homes();
+    rows.retain(|row| !RIGHTS_OF_ACCOUNTS.contains(&row.name));
+    rows.extend(shell("accounts", Goal::Outside, ACCOUNT_SHELL));
+    rows.extend(native("accounts", Goal::Outside, ACCOUNT_CALLS));
+    rows.extend(native("accounts", Goal::Answer, SIBLING_ANSWERS));
+    rows.extend(native("accounts", Goal::Answer, ACCOUNT_ANSWERS));
+    rows.extend(native("accounts", Goal::Answer, ACCOUNT_GAPS));
+    rows.extend(native("own", Goal::Own, ACCOUNT_OWN));
     rows
 }
 
 /// Name, needs, script.
-type Shell = &'static [(&'static str, &'static str, &'static str)];
+pub(super) type Shell = &'static [(&'static str, &'static str, &'static str)];
 /// Name, needs, call, argument.
-type Native = &'static [(&'static str, &'static str, &'static str, &'static str)];
+pub(super) type Native = &'static [(&'static str, &'static str, &'static str, &'static str)];
 
 const OWN: Shell = &[
     ("clone of the mirror", "git", "git clone -q --shared --no-tags {MIRROR} . && git checkout -q -B obj/42"),
@@ -428,6 +456,8 @@ const PROCESS_ANSWERS: Native = &[
     ("ptrace attach", "", "ptrace attach", "{PID}"),
     ("ptrace seize", "", "ptrace seize", "{PID}"),
     ("memory by /proc", "", "open its memory", "{PID}"),
+    ("memory by /proc, to read", "", "read its memory", "{PID}"),
+    ("memory by call, to read", "", "read its memory by call", "{PID}"),
     ("memory by call", "", "write its memory", "{PID}"),
     ("descriptor by pidfd_getfd", "", "take a descriptor", "{PID} {FD}"),
     ("namespaces of a process", "", "its namespaces", "{PID}"),

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use opkit_domain::session::GuardPolicy;
+use opkit_domain::session::{GuardPolicy, WallMode};
 use serde_json::{Value, json};
 
 use crate::guard::{self, Call, Decision};
@@ -103,11 +103,14 @@ impl Speech {
         self.pause();
         let id = format!("toolu_demo_{}", self.calls);
         self.event(json!({"type": "assistant", "message": {"model": "demo", "role": "assistant",
-            "content": [{"type": "tool_use", "id": id, "name": tool, "input": input}]}, "parent_tool_use_id": null}))?;
+            "content": [{"type": "tool_use", "id": id, "name": tool, "input": &input}]}, "parent_tool_use_id": null}))?;
         let Some(policy) = &self.policy else { return Ok(Ok(id)) };
-        // Without its command line: the scripts that break out shall meet the kernel, not the grammar.
-        let call = Call { tool, path, cwd: Some(&self.cwd), ..Call::default() };
-        let decision = guard::decide(policy, &call);
+        // Behind a wall without its command line: the scripts that break out shall meet the kernel, not the grammar.
+        let command = input["command"].as_str().filter(|_| policy.mode == WallMode::HookOnly);
+        let call = Call { tool, path, command, cwd: Some(&self.cwd) };
+        let as_json = json!({"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": input, "cwd": self.cwd,
+            "tool_use_id": id});
+        let decision = guard::decide_with_operator(policy, &call, as_json.to_string().as_bytes());
         self.event(
             json!({"type": "system", "subtype": "hook_response", "hook_name": format!("PreToolUse:{tool}"),
             "hook_event": "PreToolUse", "stdout": decision.to_json(), "stderr": "", "exit_code": 0,

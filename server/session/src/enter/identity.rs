@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use opkit_domain::session::Identity;
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::thread::{Gid, Uid};
 
@@ -27,6 +27,8 @@ pub(super) fn close_descriptors_on_exec() -> anyhow::Result<()> {
 /// No core files, and what the spec asks for.
 pub(super) fn set_limits(limits: ProcessLimits) -> anyhow::Result<()> {
     let set = |resource, value| {
+        // Never above what this process has: a lower limit of the service holds for its sessions too.
+        let value = getrlimit(resource).maximum.map_or(value, |most| most.min(value));
         setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
             .context("a limit cannot be set")
     };

@@ -34,7 +34,7 @@ pub(super) struct Wall {
 pub(super) fn put_up(spec: &WallSpec) -> anyhow::Result<Wall> {
     if spec.block_unix_sockets {
         seccompiler::apply_filter(&filter(true)?).context("the socket filter cannot be put up")?;
-    } else if spec.mode == WallMode::Enforced && this_machine().is_ok() {
+    } else if this_machine().is_ok() {
         seccompiler::apply_filter(&filter(false)?).context("the filter cannot be put up")?;
     }
     let landlock_abi = match spec.mode {
@@ -77,8 +77,8 @@ fn this_machine() -> anyhow::Result<TargetArch> {
 }
 
 /// What Landlock does not judge, answered with EPERM: limits of another process, and with `sockets` the ways to
-/// a socket with a path. seccompiler kills the process on a foreign architecture. On x86-64 the x32 numbers of
-/// the same calls are refused as well.
+/// a socket with a path. Calls of a foreign architecture answer ENOSYS. On x86-64 the x32 numbers of the same
+/// calls are refused as well.
 fn filter(sockets: bool) -> anyhow::Result<BpfProgram> {
     use SeccompCmpArgLen::{Dword, Qword};
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
@@ -106,5 +106,52 @@ fn filter(sockets: bool) -> anyhow::Result<BpfProgram> {
     }
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?;
-    Ok(filter.try_into()?)
+    let mut program: BpfProgram = filter.try_into()?;
+    answer_foreign_calls(&mut program, arch)?;
+    Ok(program)
+}
+
+/// seccompiler's filters begin with: load the architecture, skip one if it is ours, end the process. The last
+/// becomes "answer ENOSYS", so that a program that only asks for the other door lives. A beginning of another
+/// shape is refused: then we do not know what we would change.
+fn answer_foreign_calls(program: &mut BpfProgram, arch: TargetArch) -> anyhow::Result<()> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    // Where `struct seccomp_data` has it.
+    const ARCH_OFFSET: u32 = 4;
+    let number = match arch {
+        TargetArch::x86_64 => 0xc000_003e,
+        TargetArch::aarch64 => 0xc000_00b7,
+        TargetArch::riscv64 => 0xc000_00f3,
+    };
+    match program.as_mut_slice() {
+        [load, jump, end, ..]
+            if (load.code, load.k) == (LOAD, ARCH_OFFSET)
+                && (jump.code, jump.k, jump.jt, jump.jf) == (JUMP, number, 1, 0)
+                && (end.code, end.k) == (RETURN, libc::SECCOMP_RET_KILL_PROCESS) =>
+        {
+            end.k = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+            Ok(())
+        }
+        _ => bail!("the filter begins in a way that this program does not know"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_of_another_shape_is_refused() {
+        let Ok(arch) = this_machine() else { return };
+        for sockets in [true, false] {
+            let mut program = filter(sockets).expect("a filter");
+            assert_eq!(program[2].k, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
+            // It is changed already, so it is not what is expected.
+            assert!(answer_foreign_calls(&mut program, arch).is_err());
+            assert!(answer_foreign_calls(&mut program[1..].to_vec(), arch).is_err());
+            assert!(answer_foreign_calls(&mut Vec::new(), arch).is_err());
+        }
+    }
 }

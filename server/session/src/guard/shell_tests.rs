@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use opkit_domain::session::GuardPolicy;
+use opkit_domain::session::{GuardPolicy, WallMode};
 
 use super::{Call, Decision, decide};
 
@@ -25,6 +25,8 @@ fn ground() -> Ground {
         worktree: root.join("tree"),
         write: vec![root.join("tree"), root.join("scratch")],
         tools: vec!["Bash".to_owned()],
+        mode: WallMode::Enforced,
+        operator_hooks: vec![],
     };
     Ground { _temp: temp, root, policy }
 }
@@ -32,8 +34,9 @@ fn ground() -> Ground {
 impl Ground {
     fn decide(&self, command: &str, alone: bool) -> Decision {
         let command = command.replace("{R}", &self.root.display().to_string());
-        let call = Call { tool: "Bash", command: Some(&command), alone, ..Call::default() };
-        decide(&self.policy, &call)
+        let call = Call { tool: "Bash", command: Some(&command), ..Call::default() };
+        let mode = if alone { WallMode::HookOnly } else { WallMode::Enforced };
+        decide(&GuardPolicy { mode, ..self.policy.clone() }, &call)
     }
 }
 

@@ -27,15 +27,15 @@ fn ground() -> Ground {
         tools: ["Bash", "Edit", "Read", "Write", "MultiEdit", "NotebookEdit", "Custom"]
             .map(str::to_owned)
             .to_vec(),
+        mode: WallMode::Enforced,
+        operator_hooks: vec![],
     };
     Ground { _temp: temp, root, policy }
 }
 
 fn allows(ground: &Ground, tool: &str, path: Option<&str>) -> bool {
-    decide(
-        &ground.policy,
-        &Call { tool, path, cwd: Some(&ground.policy.worktree), command: Some("true"), alone: false },
-    ) == Decision::Allow
+    decide(&ground.policy, &Call { tool, path, cwd: Some(&ground.policy.worktree), command: Some("true") })
+        == Decision::Allow
 }
 
 #[test]
@@ -129,6 +129,15 @@ fn a_refusal_by_the_kernel_is_explained_when_the_path_is_outside() {
             "ln: failed to create hard link 'a' => '/etc/x': Invalid cross-device link".to_owned(),
             Some("/etc/x"),
         ),
+        ("(eval):1: permission denied: /etc/x".to_owned(), Some("/etc/x")),
+        ("PermissionError: [Errno 13] Permission denied: '/etc/x'".to_owned(), Some("/etc/x")),
+        ("mkdir: cannot create directory ‘/etc/x’: Permission denied".to_owned(), Some("/etc/x")),
+        ("error: could not lock config file /etc/x: Permission denied".to_owned(), Some("/etc/x")),
+        (
+            "Exit code 1\ncp: cannot create regular file '/etc/x': Permission denied".to_owned(),
+            Some("/etc/x"),
+        ),
+        ("bash: ./run.sh: Permission denied".to_owned(), None),
         ("all good".to_owned(), None),
     ];
     for (text, expected) in table {

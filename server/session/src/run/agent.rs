@@ -10,8 +10,9 @@ use rustix::process::Signal;
 
 use super::journal::Journal;
 use super::outcome::{Facts, classify};
+use super::policy::planted;
 use super::record::Mark;
-use super::render::{BLUE, BOLD, RED, RESET, Renderer};
+use super::render::{BLUE, BOLD, RED, RESET, Renderer, YELLOW};
 use super::steps::{Program, Started};
 use super::supervise::{Ended, Lines, Reader, Stop, Watched, input, read_trimmed};
 use super::{Runner, Verdict};
@@ -33,6 +34,8 @@ struct AgentReader {
     out: Lines,
     err: Lines,
     result_seen: Option<Instant>,
+    /// The guard failed while nobody had asked the session to end.
+    broken: Option<String>,
 }
 
 impl Reader for AgentReader {
@@ -55,14 +58,19 @@ impl Reader for AgentReader {
 
     fn wants_stop(&mut self, facts: &Facts) -> Option<Stop> {
         self.look_for_proof();
-        if let Some(why) = self.renderer.broken_guard(facts) {
-            return Some(Stop { outcome: Outcome::Failed, detail: why.to_owned() });
+        self.broken = self.renderer.broken_guard(facts, Instant::now());
+        if let Some(why) = &self.broken {
+            return Some(Stop { outcome: Outcome::Failed, detail: why.clone() });
         }
         if facts.results > 0 && self.result_seen.get_or_insert_with(Instant::now).elapsed() >= RESULT_GRACE {
             let detail = "The agent finished but did not leave; it was ended.".to_owned();
             return Some(Stop { outcome: Outcome::Finished, detail });
         }
         None
+    }
+
+    fn guard_is_broken(&self) -> bool {
+        self.broken.is_some()
     }
 }
 
@@ -92,6 +100,7 @@ impl Runner {
         let name = self.spec.agent.name.clone();
         self.journal.say(Mark::Step, &format!("{BLUE}●{RESET} {BOLD}Start{RESET} "), &name);
         "Start the agent".clone_into(&mut self.facts.activity);
+        self.look_for_planted();
         let format = self.spec.agent.format;
         let Started { pid, stdout, stderr, entry } = match self.start_agent() {
             Ok(started) => started,
@@ -108,6 +117,7 @@ impl Runner {
             }),
             err: Lines::new(PLAIN_LINE_BYTES),
             result_seen: None,
+            broken: None,
         };
         if let Some(stdout) = &stdout {
             // A wider pipe lets a burst pass while the disk is busy; refused above the user's share, which is fine.
@@ -126,7 +136,11 @@ impl Runner {
             is_agent: true,
         };
         let ended = self.supervise(watched, &mut reader);
-        let broken = reader.renderer.broken_guard(&self.facts);
+        if ended.stop.as_ref().is_none_or(|stop| stop.outcome == Outcome::Finished) {
+            // It may have been quicker than our look. A hook that a stop interrupted is not broken.
+            reader.broken = reader.renderer.broken_guard(&self.facts, Instant::now());
+        }
+        let broken = reader.broken.take();
         self.guard_broken = broken.is_some();
         self.journal.report_now(&self.facts, self.guard_broken);
         reader.look_for_proof();
@@ -134,6 +148,15 @@ impl Runner {
             (Some(Ok(())), _) | (_, Some(_)) => self.judge(ended, broken),
             (Some(Err(reason)), None) => self.never_ran(&reason),
             (None, None) => self.never_ran("it was ended before it began"),
+        }
+    }
+
+    /// Names settings in the worktree that would change the agent if they were loaded.
+    fn look_for_planted(&mut self) {
+        self.journal.planted = planted(&self.spec.cwd);
+        for name in self.journal.planted.clone() {
+            let note = format!("Not loaded: {name} (settings of the repository never apply here)");
+            self.journal.say(Mark::Plain, YELLOW, &format!("  {note}"));
         }
     }
 
@@ -159,7 +182,7 @@ impl Runner {
         Verdict::new(Outcome::NeverRan, format!("The agent could not be started: {reason}"))
     }
 
-    fn judge(&self, ended: Ended, broken_guard: Option<&str>) -> Verdict {
+    fn judge(&self, ended: Ended, broken_guard: Option<String>) -> Verdict {
         let session = self.spec.session.as_str();
         let (mut outcome, mut detail) = classify(&self.facts, ended.exit, self.spec.agent.format, session);
         match ended.stop {
@@ -173,7 +196,7 @@ impl Runner {
         }
         if let Some(why) = broken_guard.filter(|_| outcome == Outcome::Finished) {
             // It was quicker than our look: what it did unguarded must not count.
-            (outcome, detail) = (Outcome::Failed, why.to_owned());
+            (outcome, detail) = (Outcome::Failed, why);
         }
         if ended.left > 0 {
             let what = if ended.left == 1 { "process it left was" } else { "processes it left were" };

@@ -139,9 +139,20 @@ pub(super) struct Init {
     pub(super) agent: Option<String>,
 }
 
+/// `system/hook_started`.
+#[derive(Deserialize)]
+pub(super) struct HookStarted {
+    #[serde(default)]
+    pub(super) hook_id: String,
+    #[serde(default)]
+    pub(super) hook_event: String,
+}
+
 /// `system/hook_response`.
 #[derive(Deserialize)]
 pub(super) struct HookResponse {
+    #[serde(default)]
+    pub(super) hook_id: String,
     #[serde(default)]
     pub(super) hook_event: String,
     #[serde(default)]
@@ -195,6 +206,11 @@ pub(super) struct RateLimit {
 pub(super) struct ApiRetry {
     #[serde(default)]
     pub(super) attempt: u32,
+    /// How long the CLI waits: what the provider asked for, or its own short steps.
+    #[serde(default)]
+    pub(super) retry_delay_ms: Option<f64>,
+    #[serde(default)]
+    pub(super) error_status: Option<i64>,
     #[serde(default)]
     pub(super) error: Option<String>,
 }
@@ -220,6 +236,13 @@ pub(super) struct ResultLine {
     pub(super) terminal_reason: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) errors: Vec<String>,
+}
+
+impl ResultLine {
+    /// What it says went wrong.
+    pub(super) fn said(&self) -> &str {
+        self.result.as_deref().or(self.errors.first().map(String::as_str)).unwrap_or("")
+    }
 }
 
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {

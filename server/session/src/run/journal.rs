@@ -29,6 +29,8 @@ pub(super) struct Journal {
     dir: PathBuf,
     pub(super) record: Record,
     pub(super) pane: Pane,
+    /// Settings of the repository that were not loaded.
+    pub(super) planted: Vec<String>,
     transcript: File,
     transcript_len: u64,
     transcript_pending: Vec<u8>,
@@ -47,6 +49,7 @@ impl Journal {
             dir: dir.to_owned(),
             record: Record::open(dir, record_bytes, now_ms())?,
             pane: Pane::open(),
+            planted: Vec::new(),
             transcript,
             transcript_len,
             transcript_pending: Vec::new(),
@@ -147,6 +150,7 @@ impl Journal {
             denials: facts.denials,
             last_denial: facts.last_denial.clone(),
             guard_broken,
+            planted: self.planted.clone(),
         };
         if self.status_written.is_some() && status == self.status {
             return;

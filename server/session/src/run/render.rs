@@ -3,6 +3,7 @@
 mod tools;
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use opkit_domain::session::OutputFormat;
 use serde::Deserialize;
@@ -10,19 +11,24 @@ use serde::Deserialize;
 use self::tools::Tool;
 use super::clean::{clean_into, plain};
 use super::events::{
-    ApiRetry, Block, Head, HookOutput, HookResponse, Init, RateLimitEvent, ResultLine, Turn, text_of,
+    ApiRetry, Block, Head, HookOutput, HookResponse, HookStarted, Init, RateLimitEvent, ResultLine, Turn,
+    text_of,
 };
-use super::outcome::Facts;
+use super::outcome::{Facts, Throttle};
 use super::record::{Mark, Record};
+use crate::files::now_ms;
 
 pub(super) const RESET: &str = "\x1b[0m";
 pub(super) const BOLD: &str = "\x1b[1m";
 pub(super) const DIM: &str = "\x1b[2m";
 pub(super) const RED: &str = "\x1b[31m";
 pub(super) const GREEN: &str = "\x1b[32m";
+pub(super) const YELLOW: &str = "\x1b[33m";
 pub(super) const BLUE: &str = "\x1b[34m";
 /// A tool that took at least this long has its time shown.
 const SLOW_S: u64 = 3;
+/// The agent's CLI gives the guard 20 seconds. A call without an answer after this long has no guard any more.
+const GUARD_PATIENCE: Duration = Duration::from_secs(45);
 const GREY: &str = "\x1b[90m";
 
 /// Reads an agent's lines.
@@ -34,6 +40,8 @@ pub(super) struct Renderer {
     open: HashMap<String, Tool>,
     /// Calls the guard allowed that have not ended yet, by tool.
     allowed: HashMap<String, u32>,
+    /// Calls that the guard was asked about and has not answered, by the hook's number.
+    asked: HashMap<String, Instant>,
     /// The real CLI: its guard must answer each call.
     watch_guard: bool,
     scratch: String,
@@ -46,6 +54,7 @@ impl Renderer {
             cwd: format!("{}/", cwd.trim_end_matches('/')),
             open: HashMap::new(),
             allowed: HashMap::new(),
+            asked: HashMap::new(),
             watch_guard: false,
             scratch: String::new(),
         }
@@ -90,6 +99,13 @@ impl Renderer {
             ("assistant", _) => self.turn(parse(text)?, true, out, facts),
             ("user", _) => self.turn(parse(text)?, false, out, facts),
             ("system", "init") => self.init(&parse(text)?, out),
+            ("system", "hook_started") => {
+                let hook: HookStarted = parse(text)?;
+                if hook.hook_event == "PreToolUse" {
+                    self.asked.insert(hook.hook_id, Instant::now());
+                }
+                Some(())
+            }
             ("system", "hook_response") => self.hook(&parse(text)?, out, facts),
             ("system", "api_retry") => self.retry(&parse(text)?, out, facts),
             ("rate_limit_event", _) => rate_limit(&parse(text)?, facts),
@@ -113,6 +129,10 @@ impl Renderer {
 
     fn retry(&mut self, retry: &ApiRetry, out: &mut Record, facts: &mut Facts) -> Option<()> {
         let why = retry.error.as_deref().unwrap_or("unknown");
+        if retry.error_status == Some(429) || why == "rate_limit" {
+            let delay = retry.retry_delay_ms.unwrap_or_default() as i64;
+            facts.throttled = Some(Throttle { delay_ms: delay, until_ms: now_ms().saturating_add(delay) });
+        }
         facts.activity = format!("Retry {} after {}", retry.attempt, plain(why, 40));
         self.put(
             out,
@@ -239,6 +259,7 @@ impl Renderer {
         if event != "PreToolUse" {
             return Some(());
         }
+        self.asked.remove(&hook.hook_id);
         let decision = parse::<HookOutput>(hook.stdout.trim()).map(|output| output.hook_specific_output);
         let denied = match &decision {
             Some(decision) if decision.permission_decision == "deny" => {
@@ -248,6 +269,9 @@ impl Renderer {
             _ => None,
         };
         let answered = decision.is_some() && hook.outcome.as_deref() == Some("success");
+        if let (None, Some(gone)) = (&facts.guard_gone, gone(hook)) {
+            facts.guard_gone = Some(gone);
+        }
         if !answered {
             facts.guard_failures += 1;
         } else if denied.is_none() {
@@ -275,13 +299,17 @@ impl Renderer {
     }
 
     /// Why the session must not go on. Only the real CLI has a guard to watch.
-    pub(super) fn broken_guard(&self, facts: &Facts) -> Option<&'static str> {
-        match (facts.unguarded, facts.guard_failures) {
-            _ if !self.watch_guard => None,
-            (1.., _) => Some("The guard is broken: a call ran without its answer."),
-            (0, 3..) => Some("The guard is broken: it did not answer three calls."),
-            (0, 0..3) => None,
-        }
+    pub(super) fn broken_guard(&self, facts: &Facts, now: Instant) -> Option<String> {
+        let overdue = |asked: &Instant| now.saturating_duration_since(*asked) >= GUARD_PATIENCE;
+        let why = match (&facts.guard_gone, facts.unguarded, facts.guard_failures) {
+            _ if !self.watch_guard => return None,
+            (_, 1.., _) => "a call ran without its answer",
+            (Some(gone), 0, _) => gone,
+            (None, 0, 3..) => "it did not answer three calls",
+            (None, 0, 0..3) if self.asked.values().any(overdue) => "a call has waited 45 s for its answer",
+            (None, 0, 0..3) => return None,
+        };
+        Some(format!("The guard is broken: {why}."))
     }
 
     fn result(&mut self, result: ResultLine, out: &mut Record, facts: &mut Facts) -> Option<()> {
@@ -325,10 +353,21 @@ impl Renderer {
 
 fn rate_limit(event: &RateLimitEvent, facts: &mut Facts) -> Option<()> {
     if event.rate_limit_info.status == "rejected" {
-        // Seconds since 1970 as milliseconds; fits by far.
-        facts.quota_refused = Some(event.rate_limit_info.resets_at.map(|seconds| (seconds * 1000.0) as i64));
+        // Seconds since 1970 as milliseconds; a number that large is milliseconds already.
+        let at = |number: f64| if number > 1e11 { number as i64 } else { (number * 1000.0) as i64 };
+        facts.quota_refused = Some(event.rate_limit_info.resets_at.map(at));
     }
     Some(())
+}
+
+/// What our guard never does: it answers with status 0, or 2 when it cannot.
+fn gone(hook: &HookResponse) -> Option<String> {
+    match (hook.exit_code, hook.outcome.as_deref()) {
+        // How the CLI reports a hook that ran out of time.
+        (_, Some("cancelled")) => Some("it did not answer in time".to_owned()),
+        (Some(code), _) if code != 0 && code != 2 => Some(format!("it left with status {code}")),
+        _ => None,
+    }
 }
 
 /// `[obj/42 1a2b3c4] Message`, as git prints it.
@@ -340,4 +379,31 @@ fn is_commit_line(line: &str) -> bool {
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_that_is_asked_and_stays_silent_is_broken_within_a_minute() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut record = Record::open(dir.path(), 1 << 20, 0).expect("a record");
+        let mut facts = Facts::default();
+        let mut renderer = Renderer::new(OutputFormat::ClaudeStreamJson, "/");
+        let mut event = |text: &str, renderer: &mut Renderer| {
+            renderer.line(text.as_bytes(), &mut record, &mut facts);
+            let at = |seconds| renderer.broken_guard(&facts, Instant::now() + Duration::from_secs(seconds));
+            (at(0), at(59))
+        };
+        let init = r#"{"type":"system","subtype":"init","claude_code_version":"2"}"#;
+        let started = r#"{"type":"system","subtype":"hook_started","hook_id":"h1","hook_name":"PreToolUse:Bash","hook_event":"PreToolUse"}"#;
+        let answer = r#"{"type":"system","subtype":"hook_response","hook_id":"h1","hook_name":"PreToolUse:Bash","hook_event":"PreToolUse","stdout":"{\"hookSpecificOutput\":{\"permissionDecision\":\"allow\"}}","exit_code":0,"outcome":"success"}"#;
+        assert_eq!(event(init, &mut renderer), (None, None));
+        let (now, later) = event(started, &mut renderer);
+        assert!(now.is_none() && later.is_some_and(|why| why.contains("waited 45 s")));
+        assert_eq!(event(answer, &mut renderer), (None, None));
+        let late = answer.replace("success", "cancelled");
+        assert!(event(&late, &mut renderer).0.is_some_and(|why| why.contains("in time")));
+    }
 }

@@ -27,6 +27,9 @@ const FLOOR_TAIL: usize = 8 << 10;
 /// Output of a floor command after which it is killed.
 const FLOOR_OUTPUT: u64 = 64 << 20;
 
+/// Bytes of any one file that a session writes: a runaway program must not fill the disk with one of them.
+const FILE_BYTES: u64 = 8 << 30;
+
 /// A program behind the wall.
 pub(super) struct Program<'a> {
     pub(super) argv: Vec<String>,
@@ -116,7 +119,7 @@ impl Runner {
             cwd: program.cwd,
             argv: program.argv,
             env,
-            limits: ProcessLimits::default(),
+            limits: ProcessLimits { processes: self.spec.processes, file_bytes: Some(FILE_BYTES) },
             new_session: true,
         };
         let mut entry =

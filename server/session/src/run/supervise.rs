@@ -37,6 +37,10 @@ pub(super) trait Reader {
     fn end(&mut self, journal: &mut Journal, facts: &mut Facts);
     /// A reason, found in the output, to end the child.
     fn wants_stop(&mut self, facts: &Facts) -> Option<Stop>;
+    /// The reason was a guard that does not answer.
+    fn guard_is_broken(&self) -> bool {
+        false
+    }
 }
 
 /// A child to watch.
@@ -180,9 +184,10 @@ impl Runner {
         if self.stop.is_none() {
             self.stop = self.request().or_else(|| self.limit(watch));
         }
-        let from_output = watch.reader.wants_stop(&self.facts);
         if watch.ended.stop.is_none() {
-            watch.ended.stop = self.stop.clone().or(from_output);
+            watch.ended.stop = self.stop.clone().or_else(|| watch.reader.wants_stop(&self.facts));
+            // Told at once, not at the end: until then it may take the whole polite way.
+            self.guard_broken |= watch.reader.guard_is_broken();
         }
     }
 

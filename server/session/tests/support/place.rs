@@ -96,6 +96,8 @@ impl Place {
             worktree: at("work/42/cc-worktree-42"),
             write: write.clone(),
             tools: ["Bash", "Edit", "Read", "Write", "Glob", "Grep"].map(str::to_owned).to_vec(),
+            mode: WallMode::Enforced,
+            operator_hooks: vec![],
         };
         fs::write(at("policy/policy.json"), serde_json::to_vec(&policy).expect("json")).expect("a policy");
         if is_root() {
@@ -204,22 +206,6 @@ fn spec(root: &Path, script: &str, write: Vec<PathBuf>) -> RunSpec {
     let mut bundle =
         step("Collecting the result", &["/usr/bin/git", "bundle", "create", "-", "obj/42"], tree.clone());
     bundle.stdout = Some(files::RESULT_BUNDLE.into());
-    let env = [
-        ("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", text("bin"))),
-        ("HOME", text("work/42/state/work")),
-        ("TMPDIR", text("work/42/scratch")),
-        ("LANG", "C.UTF-8".to_owned()),
-        ("GIT_CONFIG_GLOBAL", text("policy/gitconfig")),
-        ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
-        ("GIT_TERMINAL_PROMPT", "0".to_owned()),
-        ("OPKIT_SESSION", ID.to_owned()),
-        ("OPKIT_WORKTREE", tree.display().to_string()),
-        ("OPKIT_MEMORY", text("work/42/memory")),
-        ("OPKIT_SCRATCH", text("work/42/scratch")),
-        ("OPKIT_POLICY", text("policy/policy.json")),
-        ("OPKIT_DOOR_FILE", text("door/session-door")),
-        ("OPKIT_DEMO_SPEED", "0".to_owned()),
-    ];
     RunSpec {
         session: ID.parse::<SessionId>().expect("an id"),
         objective: ObjectiveId(42),
@@ -243,7 +229,7 @@ fn spec(root: &Path, script: &str, write: Vec<PathBuf>) -> RunSpec {
         },
         cwd: tree,
         context: at("sessions").join(ID).join(files::CONTEXT),
-        env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        env: environment(root),
         secret_env: Vec::new(),
         identity: is_root().then_some(Identity { uid: NOBODY, gid: NOBODY, groups: Vec::new() }),
         wall: WallSpec {
@@ -255,6 +241,8 @@ fn spec(root: &Path, script: &str, write: Vec<PathBuf>) -> RunSpec {
             prove_no_read: Vec::new(),
             prove_no_connect: vec![at("run/control.sock")],
         },
+        processes: None,
+        policy: Some(at("policy")),
         limits: RunLimits {
             wall_clock_s: 60,
             idle_s: 30,
@@ -266,6 +254,27 @@ fn spec(root: &Path, script: &str, write: Vec<PathBuf>) -> RunSpec {
         floor_copy: None,
         collect: vec![bundle],
     }
+}
+
+fn environment(root: &Path) -> Vec<(String, String)> {
+    let text = |path: &str| root.join(path).display().to_string();
+    let env = [
+        ("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", text("bin"))),
+        ("HOME", text("work/42/state/work")),
+        ("TMPDIR", text("work/42/scratch")),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("GIT_CONFIG_GLOBAL", text("policy/gitconfig")),
+        ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
+        ("GIT_TERMINAL_PROMPT", "0".to_owned()),
+        ("OPKIT_SESSION", ID.to_owned()),
+        ("OPKIT_WORKTREE", text("work/42/cc-worktree-42")),
+        ("OPKIT_MEMORY", text("work/42/memory")),
+        ("OPKIT_SCRATCH", text("work/42/scratch")),
+        ("OPKIT_POLICY", text("policy/policy.json")),
+        ("OPKIT_DOOR_FILE", text("door/session-door")),
+        ("OPKIT_DEMO_SPEED", "0".to_owned()),
+    ];
+    env.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }
 
 /// A floor of shell commands in the worktree itself.

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
 use opkit_domain::access::Actor;
 use opkit_domain::ids::ObjectiveId;
 use opkit_domain::objective::{Integration, Status};
@@ -39,6 +41,9 @@ pub(super) fn routes() -> Vec<Route> {
         route(Method::POST, "/api/v1/objectives/{id}/resume", &[], resume),
         route(Method::POST, "/api/v1/objectives/{id}/cancel", &[], cancel),
         route(Method::POST, "/api/v1/objectives/{id}/restore", &[], restore),
+        route(Method::GET, "/api/v1/objectives/{id}/kept", &[], kept),
+        route(Method::GET, "/api/v1/objectives/{id}/kept/patch", &["kept"], kept_patch),
+        route(Method::POST, "/api/v1/objectives/{id}/kept/restore", &[], restore_files),
         route(Method::POST, "/api/v1/objectives/{id}/message", &[], message),
         route(Method::POST, "/api/v1/objectives/{id}/integrate", &[], integrate),
     ]
@@ -287,6 +292,39 @@ async fn restore(
 ) -> Answer {
     door.engine().restore(&actor, id).await?;
     Ok(Json(whole(&door, &actor, id).await?))
+}
+
+async fn kept(State(door): State<Door>, Who(actor): Who, ObjectivePath(id): ObjectivePath) -> Answer {
+    let kept = door.engine().rescues(actor.scope, id).await?;
+    Ok(Json(json::list(kept.iter().map(|kept| json!(kept)).collect(), None)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    kept: i64,
+}
+
+async fn kept_patch(
+    State(door): State<Door>,
+    Who(actor): Who,
+    ObjectivePath(id): ObjectivePath,
+    Params(params): Params<Kept>,
+) -> Result<Response, Problem> {
+    let patch = door.engine().rescue_patch(actor.scope, id, params.kept).await?;
+    let name = format!("attachment; filename=\"objective-{id}-kept-{}.patch\"", params.kept);
+    let headers = [("content-type", "application/octet-stream".to_owned()), ("content-disposition", name)];
+    Ok((headers, Body::from(patch)).into_response())
+}
+
+async fn restore_files(
+    State(door): State<Door>,
+    Who(actor): Who,
+    ObjectivePath(id): ObjectivePath,
+    Input(body): Input<Kept>,
+) -> Answer {
+    let message = door.engine().restore_rescue(&actor, id, body.kept).await?;
+    Ok(Json(json!({"message": message})))
 }
 
 #[derive(Deserialize)]

@@ -99,11 +99,13 @@ impl Ground {
         if reached {
             return Some("a socket was reached".to_owned());
         }
-        if !matches!(self.target.try_wait(), Ok(None)) {
-            if let Ok(target) = start(&self.root, self.identity.as_ref(), &mut sleeper()) {
-                self.target = target;
+        for at in 0..self.targets.len() {
+            if !matches!(self.targets[at].try_wait(), Ok(None)) {
+                if let Ok(target) = start(&self.root, self.identity.as_ref(), &mut sleeper()) {
+                    self.targets[at] = target;
+                }
+                return Some("a process outside was ended".to_owned());
             }
-            return Some("a process outside was ended".to_owned());
         }
         None
     }

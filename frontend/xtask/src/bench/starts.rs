@@ -1,0 +1,302 @@
+//! From the claim to the agent's first instruction, beside bare tmux and a bare checkout in the same run.
+
+use super::figures::Times;
+use super::fixture::{Folder, repository};
+use super::product::{Mode, Product};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const FILES: usize = 20_000;
+const WARM_ROUNDS: usize = 15;
+const COLD_ROUNDS: usize = 4;
+const AT_ONCE: usize = 25;
+
+/// Writes when it began, and stays. The same program is the agent and what bare tmux starts.
+const STAMP: &str = "#!/bin/bash
+[ \"$1\" = --version ] && { echo '2.1.197 (Claude Code)'; exit 0; }
+printf '%s\\n' \"$EPOCHREALTIME\" > \"${OPKIT_SCRATCH:-$1}/began\"
+exec sleep 100000
+";
+
+pub(super) fn starts(report: &mut String) -> Result<()> {
+    let folder = Folder::new("starts")?;
+    let agent = folder.join("agent/claude");
+    fs::create_dir_all(folder.join("agent"))?;
+    fs::set_permissions(folder.join("agent"), Permissions::from_mode(0o755))?;
+    fs::write(&agent, STAMP)?;
+    fs::set_permissions(&agent, Permissions::from_mode(0o755))?;
+    let repo = repository(&folder.join("repo"), FILES, 200)?;
+    writeln!(
+        report,
+        "Repository of {FILES} files. A start is the time from the claim to the agent's first instruction; the bare one is from the call of `tmux new-session` to the first instruction of the same program. Rounds of both alternate.\n"
+    )?;
+    writeln!(
+        report,
+        "| what | mode | opkit | bare, the same run | ratio of medians | goal |\n|---|---|---|---|---|---|"
+    )?;
+    for mode in Mode::all() {
+        let bench = Bench::new(&folder, mode, &repo, &agent)?;
+        bench.pool(2)?;
+        let (ours, bare) = bench.warm()?;
+        row(report, &format!("warm start, {WARM_ROUNDS} rounds"), mode, &ours, &bare, "≤ 2")?;
+        bench.pool(AT_ONCE)?;
+        bench.at_once(report)?;
+        bench.pool(0)?;
+        let (ours, bare) = bench.cold()?;
+        row(
+            report,
+            &format!("cold start, {COLD_ROUNDS} rounds; bare: clone --shared, checkout, tmux"),
+            mode,
+            &ours,
+            &bare,
+            "≤ 1.1",
+        )?;
+    }
+    report.push('\n');
+    Ok(())
+}
+
+fn row(report: &mut String, what: &str, mode: Mode, ours: &Times, bare: &Times, goal: &str) -> Result<()> {
+    let ratio = ours.median() / bare.median();
+    Ok(writeln!(report, "| {what} | {} | {ours} | {bare} | {ratio:.2} | {goal} |", mode.name())?)
+}
+
+/// A product and a bare tmux server on the same disk.
+struct Bench {
+    product: Product,
+    bare: Bare,
+    mode: Mode,
+}
+
+impl Bench {
+    fn new(folder: &Path, mode: Mode, repo: &Path, agent: &Path) -> Result<Bench> {
+        let program = agent.to_str().context("a path that is not UTF-8")?;
+        let product = Product::start(mode, repo, &[("OPKIT_CLAUDE", program)])?;
+        let bare = Bare::start(folder, agent)?;
+        Ok(Bench { product, bare, mode })
+    }
+
+    /// Asks for a number of checkouts ahead and waits until they are there and nothing is being made.
+    fn pool(&self, size: usize) -> Result<()> {
+        super::product::opkit(
+            &self.product.data,
+            &["repos", "set", "bench", "--pool", &size.to_string()],
+            "",
+        )?;
+        self.filled(size)
+    }
+
+    fn filled(&self, size: usize) -> Result<()> {
+        let shelf = self.product.data.join("pool/1");
+        let deadline = Instant::now() + Duration::from_secs(600);
+        loop {
+            let entries = fs::read_dir(&shelf).into_iter().flatten().flatten();
+            let names: Vec<_> =
+                entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+            let ready = names.iter().filter(|name| name.ends_with(".ready")).count();
+            let making = names.iter().any(|name| name.starts_with("new-"));
+            if ready == size && !making {
+                // What was written must not be on its way to the disk while others are measured.
+                Command::new("sync").status()?;
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "the pool has {ready} of {size} after ten minutes");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Starts one session and gives the time from its claim to its agent; then ends it.
+    fn one(&self) -> Result<f64> {
+        let id = self.product.add("claude", None)?;
+        let began = self.began(id)?;
+        let claimed = claimed(&self.product, id)?;
+        self.product.cancel(&[id])?;
+        Ok(began - claimed)
+    }
+
+    /// When an objective's agent ran its first instruction, milliseconds since 1970.
+    fn began(&self, id: i64) -> Result<f64> {
+        let stamp = self.product.data.join(format!("work/{id}/scratch/began"));
+        let deadline = Instant::now() + Duration::from_secs(180);
+        loop {
+            if let Some(at) = read_stamp(&stamp) {
+                return Ok(at);
+            }
+            if Instant::now() > deadline {
+                let sessions = self.product.sessions(Some(id))?;
+                anyhow::bail!("no agent of #{id} began: {}", Value::from(sessions));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn warm(&self) -> Result<(Times, Times)> {
+        let (mut ours, mut bare) = (Vec::new(), Vec::new());
+        // The first start of an account makes its tmux server: that is once, not each time.
+        for _ in 0..5 {
+            self.one()?;
+        }
+        for round in 0..WARM_ROUNDS {
+            self.filled(2)?;
+            ours.push(self.one()?);
+            bare.push(self.bare.one(&format!("warm{round}"))?);
+        }
+        Ok((Times::of(ours), Times::of(bare)))
+    }
+
+    fn cold(&self) -> Result<(Times, Times)> {
+        let (mut ours, mut bare) = (Vec::new(), Vec::new());
+        let mirror = self.product.data.join("mirrors/1.git");
+        for round in 0..COLD_ROUNDS {
+            Command::new("sync").status()?;
+            ours.push(self.one()?);
+            Command::new("sync").status()?;
+            bare.push(self.bare.cold(&format!("cold{round}"), &mirror)?);
+        }
+        Ok((Times::of(ours), Times::of(bare)))
+    }
+
+    /// 25 that may all start at one instant.
+    fn at_once(&self, report: &mut String) -> Result<()> {
+        self.product.hold(true)?;
+        let ids: Vec<i64> = (0..AT_ONCE).map(|_| self.product.add("claude", None)).collect::<Result<_>>()?;
+        self.product.hold(false)?;
+        let began: Vec<f64> = ids.iter().map(|id| self.began(*id)).collect::<Result<_>>()?;
+        let first = ids.iter().map(|id| claimed(&self.product, *id)).collect::<Result<Vec<_>>>()?;
+        let first = first.into_iter().fold(f64::INFINITY, f64::min);
+        let all = began.iter().copied().fold(0.0, f64::max) - first;
+        let running = self.product.sessions(None)?.len();
+        self.product.cancel(&ids)?;
+        let bare = self.bare.at_once(AT_ONCE)?;
+        writeln!(
+            report,
+            "| {AT_ONCE} at once from the pool: {running} of {AT_ONCE} run; until the last began | {} | {all:.0} ms | {bare:.0} ms | {:.2} | {AT_ONCE} of {AT_ONCE}, ≤ 2 |",
+            self.mode.name(),
+            all / bare
+        )?;
+        Ok(())
+    }
+}
+
+fn claimed(product: &Product, id: i64) -> Result<f64> {
+    let sessions = product.sessions(Some(id))?;
+    // A session that was tried again is no clean measurement.
+    ensure!(sessions.len() == 1, "#{id} has {} sessions", sessions.len());
+    sessions[0]["started_at"].as_f64().context("no time")
+}
+
+fn read_stamp(file: &Path) -> Option<f64> {
+    let text = fs::read_to_string(file).ok()?;
+    let seconds: f64 = text.strip_suffix('\n')?.parse().ok()?;
+    Some(seconds * 1000.0)
+}
+
+fn now() -> Result<f64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1000.0)
+}
+
+/// tmux without anything around it.
+struct Bare {
+    folder: PathBuf,
+    socket: PathBuf,
+    agent: PathBuf,
+}
+
+impl Bare {
+    fn start(folder: &Path, agent: &Path) -> Result<Bare> {
+        let bare =
+            Bare { folder: folder.to_owned(), socket: folder.join("bare.sock"), agent: agent.to_owned() };
+        bare.tmux(&["new-session", "-d", "-s", "keeper", "tail", "-f", "/dev/null"])?;
+        Ok(bare)
+    }
+
+    fn tmux(&self, args: &[&str]) -> Result<()> {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(&self.socket).args(["-f", "/dev/null"]).args(args).env_remove("OPKIT_SCRATCH");
+        let output = command.stdin(Stdio::null()).output()?;
+        ensure!(output.status.success(), "tmux {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+
+    fn session(&self, name: &str, dir: &Path) -> Result<()> {
+        let (dir, agent) = (dir.to_string_lossy(), self.agent.to_string_lossy());
+        self.tmux(&["new-session", "-d", "-s", name, "-c", &dir, &agent, &dir])
+    }
+
+    /// Waits for the program's stamp.
+    fn began(dir: &Path) -> Result<f64> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(at) = read_stamp(&dir.join("began")) {
+                return Ok(at);
+            }
+            ensure!(Instant::now() < deadline, "a bare session never began");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn end(&self, name: &str, dir: &Path) -> Result<()> {
+        self.tmux(&["kill-session", "-t", name])?;
+        Ok(fs::remove_dir_all(dir)?)
+    }
+
+    fn one(&self, name: &str) -> Result<f64> {
+        let dir = self.folder.join(name);
+        fs::create_dir_all(&dir)?;
+        let asked = now()?;
+        self.session(name, &dir)?;
+        let took = Self::began(&dir)? - asked;
+        self.end(name, &dir)?;
+        Ok(took)
+    }
+
+    fn cold(&self, name: &str, mirror: &Path) -> Result<f64> {
+        let dir = self.folder.join(name);
+        let asked = now()?;
+        git(&self.folder, &["clone", "-q", "--shared", "--no-checkout", &mirror.to_string_lossy(), name])?;
+        git(&dir, &["switch", "-q", "-c", "obj/1", "origin/main"])?;
+        self.session(name, &dir)?;
+        let took = Self::began(&dir)? - asked;
+        self.end(name, &dir)?;
+        Ok(took)
+    }
+
+    fn at_once(&self, count: usize) -> Result<f64> {
+        let dirs: Vec<(String, PathBuf)> =
+            (0..count).map(|at| (format!("once{at}"), self.folder.join(format!("once{at}")))).collect();
+        for (_, dir) in &dirs {
+            fs::create_dir_all(dir)?;
+        }
+        let asked = now()?;
+        std::thread::scope(|scope| {
+            let starts: Vec<_> =
+                dirs.iter().map(|(name, dir)| scope.spawn(|| self.session(name, dir))).collect();
+            starts.into_iter().try_for_each(|start| {
+                start.join().map_err(|_| anyhow::anyhow!("a bare start panicked")).and_then(|done| done)
+            })
+        })?;
+        let began: Vec<f64> = dirs.iter().map(|(_, dir)| Self::began(dir)).collect::<Result<_>>()?;
+        for (name, dir) in &dirs {
+            self.end(name, dir)?;
+        }
+        Ok(began.into_iter().fold(0.0, f64::max) - asked)
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").output().ok();
+    }
+}
+
+fn git(dir: &Path, args: &[&str]) -> Result<()> {
+    let output = Command::new("git").current_dir(dir).args(args).stdin(Stdio::null()).output()?;
+    ensure!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Retention: worktrees of finished objectives, what was kept of them, records. Nothing is forced: what is not safe
+//! somewhere else stays, and housekeeping says so.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use opkit_domain::ids::RepositoryId;
+use opkit_domain::session::{ExitFile, files};
+use opkit_domain::view::Upkeep;
+
+use super::{note, remove};
+use crate::clock::now_ms;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::git::failure;
+use crate::rescue::DAY_MS;
+use crate::store::events::append;
+use crate::store::upkeep::{Kept, worktree_gone};
+
+/// Start of what the exit file says when the snapshot failed; the step's title.
+const SNAPSHOT: &str = "Keeping what is not committed";
+
+impl Engine {
+    /// Clears what is over; gives what had to stay, in sentences.
+    pub(super) async fn retain(&self, thorough: bool) -> Result<Vec<String>> {
+        let upkeep = self.upkeep().await?;
+        let mut said = Vec::new();
+        for kept in self.store().with_worktree().await? {
+            let over = now_ms() - kept.since >= i64::from(upkeep.worktree_days) * DAY_MS;
+            if !kept.status.is_final() || !over {
+                continue;
+            }
+            match self.unsafe_to_clear(&kept).await? {
+                Some(why) => {
+                    let dir = self.dirs().worktree(kept.id);
+                    said.push(format!(
+                        "The worktree of #{} stays: {why} If nobody needs it, delete {}.",
+                        kept.id,
+                        dir.display()
+                    ));
+                }
+                None => self.clear_worktree(&kept, &upkeep).await?,
+            }
+        }
+        self.drop_rescues(&upkeep).await?;
+        if thorough {
+            self.drop_records(&upkeep).await?;
+        }
+        Ok(said)
+    }
+
+    /// Why a worktree holds, or may hold, what is nowhere else.
+    async fn unsafe_to_clear(&self, kept: &Kept) -> Result<Option<String>> {
+        if kept.live {
+            return Ok(Some("a session is in it.".into()));
+        }
+        let Some(run) = self.store().last_run(kept.id).await? else { return Ok(None) };
+        let Some(ended) = run.ended_at else { return Ok(Some("its session has not ended.".into())) };
+        let session = self.dirs().session(&run.id);
+        let exit = fs::read(session.join(files::EXIT)).ok();
+        let exit: Option<ExitFile> = exit.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(exit) = exit else {
+            let how = run.outcome.map_or("ended", |outcome| outcome.as_str());
+            return Ok(Some(format!("its last session ({how}) left no word on what was not committed.")));
+        };
+        if let Some(line) = exit.collect_failed.iter().find(|line| line.starts_with(SNAPSHOT)) {
+            return Ok(Some(format!(
+                "what was not committed could not be kept ({}).",
+                crate::git::short(line)
+            )));
+        }
+        let bundle = fs::metadata(session.join(files::RESCUE_BUNDLE)).is_ok_and(|meta| meta.len() > 0);
+        let rescues = self.store().rescues(kept.scope, kept.id).await?;
+        if bundle && !rescues.iter().any(|row| row.session.as_ref() == Some(&run.id)) {
+            return Ok(Some("what was not committed did not reach the rescue repository.".into()));
+        }
+        let worktree = self.dirs().worktree(kept.id);
+        let newest = tokio::task::spawn_blocking(move || newest(&worktree))
+            .await
+            .map_err(|error| Error::Internal(error.into()))?;
+        Ok((newest > ended / 1000 + 1).then(|| "something in it changed after its last session.".into()))
+    }
+
+    /// Moves the worktree out of the way in the transaction that says so: a claim needs the same writer, so nobody
+    /// starts in between.
+    async fn clear_worktree(&self, kept: &Kept, upkeep: &Upkeep) -> Result<()> {
+        let mut tx = self.store().begin().await?;
+        if !worktree_gone(&mut tx, kept.id, true).await? {
+            return Ok(());
+        }
+        let work = self.dirs().work(kept.id);
+        for dir in [self.dirs().worktree(kept.id), self.dirs().scratch(kept.id), work.join("state")] {
+            if fs::symlink_metadata(&dir).is_ok() {
+                self.pool().discard(&dir)?;
+            }
+        }
+        let reason = format!(
+            "The worktree was cleared {} days after the end. The branch obj/{} is in the mirror, and what was not \
+             committed is kept for {} days from the session's end.",
+            upkeep.worktree_days, kept.id, upkeep.rescue_days
+        );
+        append(&mut tx, kept.scope, note(kept.id, "worktree_cleared", &reason)).await?;
+        tx.commit().await?;
+        tracing::info!(objective.id = %kept.id, "a worktree was cleared");
+        self.feed_wake().notify_one();
+        Ok(())
+    }
+
+    async fn drop_rescues(&self, upkeep: &Upkeep) -> Result<()> {
+        let before = now_ms() - i64::from(upkeep.rescue_days) * DAY_MS;
+        let mut touched: Vec<RepositoryId> = Vec::new();
+        for row in self.store().rescues_before(before).await? {
+            let rescue = self.dirs().rescue(row.repo);
+            if rescue.exists() {
+                let _turn = self.repo_turn(row.repo).await;
+                self.git().must(&rescue, &["update-ref", "-d", &row.name]).await?;
+            }
+            let _ = fs::remove_file(self.bundle(&row));
+            self.store().rescue_dropped(row.id).await?;
+            if !touched.contains(&row.repo) {
+                touched.push(row.repo);
+            }
+        }
+        for repo in touched {
+            let rescue = self.dirs().rescue(repo);
+            let text = rescue.to_string_lossy();
+            let _turn = self.repo_turn(repo).await;
+            // What just arrived and has no ref yet is younger than a day.
+            let packed = self.git().quietly(&["--git-dir", &text, "gc", "-q", "--prune=1.day.ago"]).await?;
+            if !packed.ok {
+                return Err(failure(&packed));
+            }
+        }
+        Ok(())
+    }
+
+    async fn drop_records(&self, upkeep: &Upkeep) -> Result<()> {
+        let before = now_ms() - i64::from(upkeep.record_days) * DAY_MS;
+        let root = self.dirs().root.join("sessions");
+        for name in super::names(&root)? {
+            if let Some(Some(ended)) = self.store().session_end(&name).await?
+                && ended <= before
+            {
+                remove(root.join(&name)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Seconds since 1970 of the newest change to any file below a directory, the directory itself left out: its owner
+/// and mode change when sessions come and go.
+fn newest(dir: &Path) -> i64 {
+    let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut left: Vec<PathBuf> = entries(dir).collect();
+    let mut newest = 0;
+    while let Some(path) = left.pop() {
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        newest = newest.max(meta.mtime());
+        if meta.is_dir() {
+            left.extend(entries(&path));
+        }
+    }
+    newest
+}

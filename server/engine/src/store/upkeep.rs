@@ -1,0 +1,125 @@
+//! What pool and housekeeping ask: over all clients, because directories belong to the installation.
+
+use opkit_domain::access::Scope;
+use opkit_domain::ids::{ClientId, ObjectiveId, SessionId};
+use opkit_domain::objective::Status;
+use opkit_domain::session::Outcome;
+
+use super::cards::word;
+use super::repositories::RepoRow;
+use super::{Store, Tx};
+use crate::error::Result;
+
+/// What housekeeping needs to know of an objective.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub(crate) id: ObjectiveId,
+    pub(crate) scope: Scope,
+    pub(crate) status: Status,
+    /// When it reached its status.
+    pub(crate) since: i64,
+    pub(crate) live: bool,
+}
+
+/// The last session that may have written into an objective's worktree.
+#[derive(Debug, Clone)]
+pub(crate) struct LastRun {
+    pub(crate) id: SessionId,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) ended_at: Option<i64>,
+}
+
+type KeptRow = (i64, i64, String, i64, bool);
+
+fn kept((id, client, status, since, live): KeptRow) -> Result<Kept> {
+    Ok(Kept {
+        id: ObjectiveId(id),
+        scope: Scope { client: ClientId(client) },
+        status: word(&status)?,
+        since,
+        live,
+    })
+}
+
+const KEPT: &str = "SELECT id, client_id, status, since, session_id IS NOT NULL FROM objective";
+
+impl Store {
+    /// Repositories of all clients.
+    pub(crate) async fn all_repos(&self) -> Result<Vec<RepoRow>> {
+        Ok(sqlx::query_as(
+            "SELECT id, name, source, base, setup, verify, integrate, pool FROM repository ORDER BY id",
+        )
+        .fetch_all(&self.read)
+        .await?)
+    }
+
+    /// OS users of the accounts that may get sessions; none = the installation's one user.
+    pub(crate) async fn users_to_come(&self) -> Result<Vec<Option<String>>> {
+        let rows: Vec<(Option<String>,)> =
+            sqlx::query_as("SELECT DISTINCT os_user FROM account WHERE state = 'available' ORDER BY os_user")
+                .fetch_all(&self.read)
+                .await?;
+        Ok(rows.into_iter().map(|(user,)| user).collect())
+    }
+
+    /// A setting that is a number; what cannot be read counts as not set.
+    pub(crate) async fn number(&self, name: &str) -> Result<Option<i64>> {
+        Ok(self.setting(name).await?.and_then(|text| text.trim().parse().ok()))
+    }
+
+    pub(crate) async fn kept(&self, id: i64) -> Result<Option<Kept>> {
+        let row: Option<KeptRow> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{KEPT} WHERE id = $1")))
+            .bind(id)
+            .fetch_optional(&self.read)
+            .await?;
+        row.map(kept).transpose()
+    }
+
+    /// Objectives that have a worktree and nobody in it.
+    pub(crate) async fn with_worktree(&self) -> Result<Vec<Kept>> {
+        let rows: Vec<KeptRow> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+            "{KEPT} WHERE worktree_ready = 1 AND session_id IS NULL"
+        )))
+        .fetch_all(&self.read)
+        .await?;
+        rows.into_iter().map(kept).collect()
+    }
+
+    /// Whether a session is known, and when it ended.
+    pub(crate) async fn session_end(&self, id: &str) -> Result<Option<Option<i64>>> {
+        let row: Option<(Option<i64>,)> =
+            sqlx::query_as("SELECT CASE WHEN state = 'ended' THEN ended_at END FROM session WHERE id = $1")
+                .bind(id)
+                .fetch_optional(&self.read)
+                .await?;
+        Ok(row.map(|(end,)| end))
+    }
+
+    pub(crate) async fn last_run(&self, id: ObjectiveId) -> Result<Option<LastRun>> {
+        let row: Option<(String, Option<String>, Option<i64>)> = sqlx::query_as(
+            "SELECT id, outcome, ended_at FROM session WHERE objective_id = $1 AND role <> 'review'
+             AND (outcome IS NULL OR outcome <> 'never_ran') ORDER BY started_at DESC LIMIT 1",
+        )
+        .bind(id.0)
+        .fetch_optional(&self.read)
+        .await?;
+        row.map(|(id, outcome, ended_at)| {
+            Ok(LastRun { id: word(&id)?, outcome: outcome.as_deref().map(word).transpose()?, ended_at })
+        })
+        .transpose()
+    }
+}
+
+/// The next session of an objective makes its worktree anew. False when somebody is in it now, or when its status
+/// is no longer one of `statuses`.
+pub(crate) async fn worktree_gone(tx: &mut Tx, id: ObjectiveId, only_final: bool) -> Result<bool> {
+    let done = sqlx::query(
+        "UPDATE objective SET worktree_ready = 0 WHERE id = $1 AND session_id IS NULL AND worktree_ready = 1
+         AND ($2 = 0 OR status IN ('done', 'cancelled'))",
+    )
+    .bind(id.0)
+    .bind(only_final)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
