@@ -223,8 +223,8 @@ pub struct KeptView {
     pub commit: String,
     /// What it changes against the commit that the session stood on, without hunks.
     pub files: DiffView,
-    /// Sentences about what did not fit.
-    pub left_out: Vec<String>,
+    /// Sentences about what else was kept, and what did not fit.
+    pub notes: Vec<String>,
     /// It is brought back: the objective's sessions find it on the branch `rescue/<number>`.
     pub restored: bool,
     /// Its time was over and it is gone.

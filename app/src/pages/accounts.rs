@@ -148,7 +148,7 @@ fn card(account: &AccountView, now: i64, button: Option<AnyView>) -> AnyView {
             <div class="row" title="Live sessions of those it takes at once">
                 <span class="bar" aria-hidden="true">
                     <i class="w" style=format!("flex: {live}")></i>
-                    <i class="q" style=format!("flex: {}", account.limit - live)></i>
+                    <span style=format!("flex: {}", account.limit - live)></span>
                 </span>
                 <span class="num">{format!("{} of {}", account.live, account.limit)}</span>
             </div>
@@ -166,7 +166,7 @@ fn card(account: &AccountView, now: i64, button: Option<AnyView>) -> AnyView {
                         view! {
                             <dt>"Last failure"</dt>
                             <dd title=failure.detail.clone()>
-                                {failure.outcome.as_str().replace('_', " ")} " " {age("age", failure.at)}
+                                {failure.outcome.as_str().replace('_', " ")} " · " {age("age", failure.at)}
                                 <span class="meta block break">{failure.detail.clone()}</span>
                             </dd>
                         }
@@ -202,6 +202,9 @@ fn sessions(account: &AccountView) -> AnyView {
 
 /// Why it is not available, and until when.
 fn reason(account: &AccountView, now: i64) -> AnyView {
+    if account.until.is_none() && account.reason.is_empty() {
+        return ().into_any();
+    }
     let until = account.until.map(|until| {
         view! {
             <span class="row">

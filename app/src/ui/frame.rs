@@ -1,6 +1,7 @@
 //! The frame around every page: rail, top bar, banners, phone tabs, toasts, shortcuts and the feed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -8,7 +9,7 @@ use leptos_router::components::Outlet;
 use leptos_router::hooks::use_location;
 use opkit_domain::view::WipView;
 
-use super::clock::Clock;
+use super::clock::{Clock, use_clock};
 use super::data::{Data, load_once, transition};
 use super::dialog::Confirm;
 use super::icons::{icon, icon14};
@@ -421,19 +422,29 @@ fn watch_link(live: Live, clock: Clock, toasts: Toasts) {
     });
 }
 
-/// Nothing can start before an account comes back: the page says until when.
+/// Nothing can start before an account comes back: the page says until when, and no longer than that.
 fn wait_banner(wip: Signal<WipView>) -> AnyView {
     let until = Memo::new(move |_| wip.with(|wip| wip.accounts_until));
+    let over = RwSignal::new(0_i64);
+    let clock = use_clock();
+    Effect::new(move |_| {
+        let Some(at) = until.get() else { return };
+        let wait = u64::try_from(at - clock.exact()).unwrap_or(0);
+        if let Ok(timer) = set_timeout_with_handle(move || over.set(at), Duration::from_millis(wait)) {
+            on_cleanup(move || timer.clear());
+        }
+    });
     view! {
         {move || {
             until
                 .get()
+                .filter(|at| *at != over.get())
                 .map(|until| {
                     view! {
                         <div class="banner banner-wait" role="status" data-cooling="">
                             {icon("clock")}
                             <span class="banner-text">
-                                "All accounts cool down until " {local_time(until)} ". "
+                                "No account is free until " {local_time(until)} ". "
                                 <span class="rest">"The queue goes on by itself then."</span>
                             </span>
                         </div>

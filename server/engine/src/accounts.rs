@@ -54,7 +54,7 @@ pub struct NewAccount {
 struct Place {
     /// None = the service's own user.
     identity: Option<Identity>,
-    /// Login name, for `USER`.
+    /// Its login name; without one of its own, what to call it.
     user: String,
     home: PathBuf,
 }
@@ -300,7 +300,7 @@ impl Engine {
             ))),
             (_, None) => Ok(Place {
                 identity: agent.cloned(),
-                user: account.name.clone(),
+                user: if agent.is_some() { AGENT_USER.to_owned() } else { "the service's user".to_owned() },
                 home: self.own_home(&account.name)?,
             }),
         }

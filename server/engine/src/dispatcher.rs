@@ -64,6 +64,10 @@ impl Engine {
         if self.disk_is_low() {
             return Ok(vec![]);
         }
+        // An account whose tmux hangs is none now; it comes back when tmux answers.
+        for load in &mut accounts {
+            load.available &= !self.tmux().is_silent(&self.dirs().tmux_socket(&load.name));
+        }
         let room: u32 = accounts.iter().filter(|a| a.available).map(|a| a.limit).sum();
         let cap = setting.min(room);
         let mut found = claim::candidates(&mut tx, cap.max(20) + 5).await?;

@@ -20,7 +20,13 @@ pub(crate) const DISK_FLOOR: u64 = 512 << 20;
 pub(crate) fn spawn(engine: Engine) {
     tokio::spawn(async move {
         loop {
-            tokio::time::sleep(Duration::from_secs(30)).await;
+            // A server that hangs is asked again soon: its account waits for that.
+            for _ in 0..6 {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                if engine.tmux().any_silent() {
+                    break;
+                }
+            }
             match engine.sweep_windows().await {
                 Ok(()) => engine.tasks().ok("windows"),
                 Err(error) => engine.tasks().failed("windows", &error),
@@ -33,7 +39,8 @@ impl Engine {
     /// Every account has its turn, whatever another one's tmux does.
     async fn sweep_windows(&self) -> Result<()> {
         let mut failed = None;
-        for account in self.store().accounts().await? {
+        // Reading the pool this way also notes credentials that came or went.
+        for account in self.accounts().await? {
             let socket = self.dirs().tmux_socket(&account.name);
             if let Err(error) = self.tmux().sweep(&socket, now_ms() / 1000).await {
                 failed = Some(error);
@@ -129,14 +136,21 @@ impl Engine {
         } else {
             lines.push((true, "Claude Code is not set up; the demo agent needs nothing".into()));
         }
+        match self.reachable().await {
+            Ok(sentence) => lines.push((true, sentence)),
+            Err(error) => lines.push((false, format!("The machine's sockets cannot be listed: {error}"))),
+        }
+        for sentence in self.broken_guards().values() {
+            lines.push((false, sentence.clone()));
+        }
         match self.accounts().await {
             Ok(accounts) => {
                 for account in accounts {
-                    let fine = account.state == "available";
-                    lines.push((
-                        fine,
-                        format!("Account {}: {} {}", account.name, account.state, account.reason),
-                    ));
+                    // Only a person can mend a login; a cool-down ends by itself, and disabled is a choice.
+                    let fine = account.state != "needs_login";
+                    let why = if account.reason.is_empty() { String::new() } else { format!(", {}", account.reason) };
+                    let state = account.state.replace('_', " ");
+                    lines.push((fine, format!("Account {}: {state}{why}", account.name)));
                 }
             }
             Err(error) => lines.push((false, format!("The database does not answer: {error}"))),

@@ -91,6 +91,8 @@ impl Engine {
                     disk.budget >> 20
                 );
                 self.say("disk budget", &[text]);
+                // What is made ahead is the first to make room.
+                self.pool().look();
             }
             Ok(_) => self.tasks().ok("disk budget"),
             Err(error) => self.tasks().failed("disk budget", &error),

@@ -8,6 +8,7 @@ use opkit_domain::session::Identity;
 use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
 
+use crate::data_dir::may;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::store::sessions::SessionRow;
@@ -144,10 +145,51 @@ impl Engine {
         })
     }
 
+    /// What sessions can still reach of the machine, for `doctor`.
+    pub(crate) async fn reachable(&self) -> Result<String> {
+        let Some(agent) = self.identity() else {
+            return Ok("Sessions run as the service's own user: a filter refuses them every local socket, and what \
+                       Landlock leaves open (modes, times and attributes of files) is open between them"
+                .into());
+        };
+        let Some(name) = self.store().os_users().await?.into_iter().next() else {
+            return Ok("A filter refuses sessions every local socket".into());
+        };
+        let Some(user) = lookup(&name)? else { return Ok(format!("The OS user {name} does not exist")) };
+        let sockets = reachable_sockets(&plain(user.uid, agent.gid), &self.dirs().root);
+        let list = sockets.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        Ok(match list.as_str() {
+            "" => "Sessions with an OS user of their own can reach no local socket".into(),
+            list => format!("Sessions with an OS user of their own can reach these local sockets: {list}"),
+        })
+    }
+
     /// Kills every process of a session; gives how many there were. Zero means that nothing is left.
     pub(crate) fn kill_leftovers(&self, row: &SessionRow) -> usize {
         kill_all(&row.id, self.slot_group(row.slot))
     }
+}
+
+/// Sockets of the machine that a user may connect to, by file modes alone: what an OS user of its own can reach
+/// where no filter refuses sockets.
+pub(crate) fn reachable_sockets(identity: &Identity, ours: &Path) -> Vec<PathBuf> {
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let mut found: Vec<PathBuf> = table
+        .lines()
+        .filter_map(|line| line.split_ascii_whitespace().nth(7))
+        .filter(|path| path.starts_with('/'))
+        .map(PathBuf::from)
+        .filter(|path| !path.starts_with(ours) && may_connect(path, identity))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn may_connect(path: &Path, identity: &Identity) -> bool {
+    let passes = |dir: &Path| fs::metadata(dir).is_ok_and(|meta| may(&meta, identity, 0o1));
+    let writes = fs::metadata(path).is_ok_and(|meta| may(&meta, identity, 0o2));
+    writes && path.ancestors().skip(1).all(passes)
 }
 
 /// Kills every process that carries the session's group or, where there are no groups, its mark in the

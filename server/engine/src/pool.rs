@@ -51,6 +51,8 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct Shelf {
     ready: Vec<Entry>,
+    /// What the last one took.
+    bytes: u64,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -130,7 +132,10 @@ impl Pool {
                 }
             }
         }
-        self.shelves().entry(id).or_default().ready = ready;
+        let mut shelves = self.shelves();
+        let shelf = shelves.entry(id).or_default();
+        shelf.bytes = ready.last().map_or(0, |entry: &Entry| entry.mark.bytes);
+        shelf.ready = ready;
         Ok(())
     }
 
@@ -208,7 +213,10 @@ impl Pool {
         let named = self.root.join(format!("{id}/{}", uuid::Uuid::new_v4().simple()));
         fs::rename(dir, &named)?;
         write_atomically(&marker(&named), &serde_json::to_vec(&mark)?, 0o600)?;
-        self.shelves().entry(id).or_default().ready.push(Entry { dir: named, mark });
+        let mut shelves = self.shelves();
+        let shelf = shelves.entry(id).or_default();
+        shelf.bytes = mark.bytes;
+        shelf.ready.push(Entry { dir: named, mark });
         Ok(())
     }
 

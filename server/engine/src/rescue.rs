@@ -43,7 +43,10 @@ impl Engine {
         let mut list = Vec::new();
         for row in self.store().rescues(scope, id).await? {
             let dropped = row.dropped_at.is_some();
-            let files = if dropped { DiffView::default() } else { self.kept_files(&row).await };
+            let (files, notes) = match dropped {
+                true => (DiffView::default(), vec![]),
+                false => (self.kept_files(&row).await, self.kept_notes(&row).await?),
+            };
             list.push(KeptView {
                 id: row.id,
                 at: row.created_at,
@@ -53,7 +56,7 @@ impl Engine {
                 until: row.created_at + i64::from(days) * DAY_MS,
                 session: row.session,
                 commit: row.commit,
-                left_out: row.left_out,
+                notes: [notes, row.left_out].concat(),
             });
         }
         Ok(list)
@@ -73,6 +76,14 @@ impl Engine {
                 DiffView { left_out: Some("it cannot be read".into()), ..DiffView::default() }
             }
         }
+    }
+
+    /// What the snapshot says of itself below its title.
+    async fn kept_notes(&self, row: &RescueRow) -> Result<Vec<String>> {
+        let args = ["log", "-1", "--no-show-signature", "--format=%b", &row.commit, "--"];
+        let body = self.git().run(&self.dirs().rescue(row.repo), &args, 4096).await?.text();
+        let lines = body.lines().map(|line| line.chars().filter(|c| !c.is_control()).take(300).collect::<String>());
+        Ok(lines.filter(|line| !line.trim().is_empty()).take(10).collect())
     }
 
     /// What was kept as a patch that `git apply` takes.

@@ -97,7 +97,9 @@ impl Engine {
 
     async fn launch_inner(&self, id: &SessionId) -> Result<()> {
         let Some(row) = self.store().session_row(id).await? else { return Ok(()) };
-        let objective = self.store().objective(row.scope, row.objective).await?;
+        let mut objective = self.store().objective(row.scope, row.objective).await?;
+        // Somebody may have removed it by hand since housekeeping looked.
+        objective.worktree_ready &= self.worktree_stands(objective.id);
         self.make_directories(&row, &objective).await?;
         // Two at a time from here: a burst of starts would only slow each of them down.
         let turn = self.start_turns().acquire().await.map_err(|closed| Error::Internal(closed.into()))?;

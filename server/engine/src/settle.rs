@@ -99,6 +99,7 @@ impl Engine {
         } else {
             self.find_work(row, &objective, &mut found).await?;
         }
+        let kept = found.kept.is_some();
         self.finish(row, found).await?;
         if row.role == Role::Review {
             // The export was the reviewer's to write in and is thrown away; what it saw is stored.
@@ -106,8 +107,11 @@ impl Engine {
             let _ = fs::remove_file(self.dirs().session(&row.id).join("tree.tar"));
         } else {
             // Only now: a server that dies before the transaction has to find them again.
-            for bundle in [files::RESULT_BUNDLE, files::RESCUE_BUNDLE] {
-                let _ = fs::remove_file(self.dirs().session(&row.id).join(bundle));
+            let session = self.dirs().session(&row.id);
+            let _ = fs::remove_file(session.join(files::RESULT_BUNDLE));
+            // One that was refused is the only copy: with it there, the worktree is never cleared.
+            if kept {
+                let _ = fs::remove_file(session.join(files::RESCUE_BUNDLE));
             }
         }
         Ok(())

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use sqlx::{Connection, Sqlite, SqlitePool, Transaction};
 
 use crate::error::Result;
 
@@ -46,7 +46,16 @@ impl Store {
             .foreign_keys(true)
             .busy_timeout(Duration::from_secs(10))
             .pragma("journal_size_limit", "16777216");
-        let writer = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await?;
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            // On a full disk SQLite ends a transaction by itself, and the connection goes on believing in it: such a
+            // one is replaced, or nothing could be written any more when there is room again.
+            .before_acquire(|connection, _| {
+                let usable = !connection.is_in_transaction();
+                Box::pin(std::future::ready(Ok(usable)))
+            })
+            .connect_with(options.clone())
+            .await?;
         sqlx::migrate!("../../migrations").run(&writer).await.map_err(|error| {
             anyhow::Error::new(error).context("the database could not be brought up to date")
         })?;

@@ -3,7 +3,7 @@
 mod scope;
 mod server;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -47,8 +47,10 @@ pub(crate) struct Tmux {
     config: PathBuf,
     scopes: Option<scope::Scopes>,
     /// One turn an account: a start of its server must not race another, and a server that hangs holds up nobody
-    /// else. The turn's value is when a command last went unanswered: whoever waited since then need not wait again.
-    turns: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<Option<Instant>>>>>,
+    /// else.
+    turns: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
+    /// Sockets behind which nobody answers, until somebody does. Nothing is claimed for their accounts.
+    silent: Mutex<HashSet<PathBuf>>,
 }
 
 /// What a tmux command said.
@@ -66,10 +68,10 @@ impl Tmux {
         })?;
         let config = dirs.run.join("tmux.conf");
         write_atomically(&config, CONFIG.as_bytes(), 0o600)?;
-        Ok(Tmux { program, config, scopes: scope::Scopes::find(), turns: Mutex::default() })
+        Ok(Tmux { program, config, scopes: scope::Scopes::find(), turns: Mutex::default(), silent: Mutex::default() })
     }
 
-    fn turn(&self, socket: &Path) -> Arc<tokio::sync::Mutex<Option<Instant>>> {
+    fn turn(&self, socket: &Path) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.entry(socket.to_owned()).or_default().clone()
     }
@@ -83,28 +85,43 @@ impl Tmux {
     }
 
     async fn run(&self, socket: &Path, patience: Duration, args: &[&OsStr]) -> Result<Answer> {
-        execute(&self.argv(socket, args), &[], patience).await
+        let answer = execute(&self.argv(socket, args), &[], patience).await?;
+        self.heard(socket, &answer);
+        Ok(answer)
+    }
+
+    /// Remembers whether a server answers.
+    fn heard(&self, socket: &Path, answer: &Answer) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer {
+            Answer::Silence => silent.insert(socket.to_owned()),
+            Answer::Yes(_) | Answer::No(_) => silent.remove(socket),
+        };
+    }
+
+    /// The server behind this socket was asked and did not answer since.
+    pub(crate) fn is_silent(&self, socket: &Path) -> bool {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).contains(socket)
+    }
+
+    /// Some server does not answer.
+    pub(crate) fn any_silent(&self) -> bool {
+        !self.silent.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Opens a window that runs exactly these arguments (no shell) and gives `window pane` ids.
     pub(crate) async fn open(&self, socket: &Path, name: ObjectiveId, argv: &[&OsStr]) -> Result<String> {
-        let asked = Instant::now();
+        let knew = self.is_silent(socket);
         let turn = self.turn(socket);
-        let mut silent = turn.lock().await;
-        if silent.is_some_and(|at| at > asked) {
+        let _turn = turn.lock().await;
+        // Whoever waited behind one that got no answer need not wait again.
+        if !knew && self.is_silent(socket) {
             return Err(no_answer(socket));
         }
-        let opened = self.open_in_turn(socket, name, argv).await;
-        match opened {
-            Ok(Answer::Yes(text)) => Ok(text),
-            Ok(Answer::No(text)) => {
-                Err(Error::Internal(anyhow::anyhow!("tmux did not open a window: {text}")))
-            }
-            Ok(Answer::Silence) => {
-                *silent = Some(Instant::now());
-                Err(no_answer(socket))
-            }
-            Err(error) => Err(error),
+        match self.open_in_turn(socket, name, argv).await? {
+            Answer::Yes(text) => Ok(text),
+            Answer::No(text) => Err(Error::Internal(anyhow::anyhow!("tmux did not open a window: {text}"))),
+            Answer::Silence => Err(no_answer(socket)),
         }
     }
 
@@ -192,10 +209,12 @@ impl Tmux {
     async fn new_session(&self, socket: &Path, new_server: bool) -> Result<Answer> {
         let head = ["new-session", "-d", "-s", "opkit", "-n", "keeper", "/usr/bin/tail", "-f", "/dev/null"];
         let args = os(&head);
-        let argv = self.argv(socket, &args);
         if let Some(scopes) = self.scopes.as_ref().filter(|_| new_server) {
+            let argv = self.argv(socket, &args);
             let unit = scope::unit(account(socket), &format!("{}", uuid::Uuid::new_v4().simple()));
-            match execute(&scopes.argv(&unit, &ENVIRONMENT, &argv), scopes.environment(), PATIENCE).await? {
+            let answer = execute(&scopes.argv(&unit, &ENVIRONMENT, &argv), scopes.environment(), PATIENCE).await?;
+            self.heard(socket, &answer);
+            match answer {
                 Answer::No(text) => {
                     tracing::warn!(
                         unit,
@@ -206,7 +225,7 @@ impl Tmux {
                 answer => return Ok(answer),
             }
         }
-        match execute(&argv, &[], PATIENCE).await? {
+        match self.run(socket, PATIENCE, &args).await? {
             Answer::No(text) if text.contains("duplicate session") => Ok(Answer::Yes(text)),
             Answer::No(text) => Err(Error::Internal(anyhow::anyhow!("tmux could not be started: {text}"))),
             answer => Ok(answer),
@@ -227,7 +246,11 @@ impl Tmux {
     /// Removes windows whose program ended more than ten minutes ago, and gives a server its lost socket back.
     pub(crate) async fn sweep(&self, socket: &Path, now_s: i64) -> Result<usize> {
         if !socket.exists() {
-            let Some(server) = Server::recorded(socket) else { return Ok(0) };
+            let Some(server) = Server::recorded(socket) else {
+                // Nobody is there who could be silent.
+                self.heard(socket, &Answer::No(String::new()));
+                return Ok(0);
+            };
             let turn = self.turn(socket);
             let _turn = turn.lock().await;
             self.reach(socket, &server).await?;
@@ -297,7 +320,7 @@ fn account(socket: &Path) -> &str {
 
 fn no_answer(socket: &Path) -> Error {
     Error::Refused(format!(
-        "The tmux server of account {} does not answer, so no window could be opened. It is tried again.",
+        "The tmux server of account {} does not answer. Nothing starts on this account until it does.",
         account(socket)
     ))
 }

@@ -387,3 +387,56 @@ async fn an_account_with_only_a_login_runs_one_session_and_no_review_of_its_own(
     world.engine.store_account_key(&world.owner, "ccuser-0", "sk-ant-0").await.unwrap();
     assert_eq!((account().await.credential, account().await.limit), (Credential::OwnKey, 5));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_run_as_their_accounts_users_whose_shell_lets_nobody_in() {
+    let Some(users) = Users::new('e', 2) else { return };
+    let world = World::new(5).await;
+    world.add_repo("app").await;
+    let done = world.engine.provision(&world.owner, &users.prefix, 2).await.unwrap();
+    assert!(done.lines.iter().all(|line| line.0), "{done:?}");
+    only(&world, &[&users.name(0), &users.name(1)]).await;
+    let pool = world.engine.account_pool(SCOPE).await.unwrap();
+    assert!(pool.mode.starts_with("os-users: every account"), "{}", pool.mode);
+    let id = world.create(bug("app", "As somebody of its own", "good")).await;
+    let card = world.rests(id).await;
+    assert_eq!(card.status, Status::Done, "{card:?}");
+    let view = world.engine.objective(SCOPE, id).await.unwrap();
+    assert_eq!(view.sessions.len(), 2);
+    for session in &view.sessions {
+        let uid: u32 = passwd(&session.account).expect("an OS user of the account's name")[2].parse().unwrap();
+        assert_eq!(session.confinement.as_ref().expect("a proof").uid, uid, "{}", session.account);
+    }
+    assert_ne!(view.sessions[0].account, view.sessions[1].account, "a review is another account's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_gets_no_other_user_while_its_sessions_live() {
+    let Some(users) = Users::new('f', 1) else { return };
+    let world = World::new(5).await;
+    world.add_repo("app").await;
+    let name = users.name(0);
+    let new = NewAccount { name: name.clone(), ..NewAccount::default() };
+    world.engine.add_account(&world.owner, new).await.unwrap();
+    only(&world, &[&name]).await;
+    let id = world.create(bug("app", "Hangs", "hangs")).await;
+    let live = world
+        .until("its session lives", async || {
+            let query = SessionQuery { objective: Some(id), live_only: true, ..SessionQuery::default() };
+            let live = world.engine.sessions(SCOPE, &query).await.unwrap();
+            live.into_iter().find(|session| session.confinement.is_some())
+        })
+        .await;
+    let done = world.engine.provision(&world.owner, &users.prefix, 1).await.unwrap();
+    assert!(!done.lines[0].0 && done.lines[0].1.contains("when they have ended"), "{done:?}");
+    let user = async || {
+        let accounts = world.engine.accounts().await.unwrap();
+        accounts.into_iter().find(|account| account.name == name).unwrap().os_user
+    };
+    assert_eq!(user().await, None);
+    world.engine.stop_session(&world.owner, &live.id).await.unwrap();
+    world.rests(id).await;
+    let done = world.engine.provision(&world.owner, &users.prefix, 1).await.unwrap();
+    assert!(done.lines[0].0, "{done:?}");
+    assert_eq!(user().await, Some(name.clone()));
+}

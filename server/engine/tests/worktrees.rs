@@ -252,6 +252,34 @@ async fn what_was_not_committed_is_kept_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn stashes_other_branches_and_what_was_reset_away_are_kept_too() {
+    let world = World::new(5).await;
+    let path = world.repository("app");
+    let setup = "echo stashed > s.txt && git add s.txt && git stash -q && git switch -q -c side && \
+                 echo side > side.txt && git add side.txt && git commit -q -m side && git switch -q - && \
+                 echo gone > gone.txt && git add gone.txt && git commit -q -m gone && git reset -q --hard HEAD~1";
+    let new = NewRepo {
+        source: path.display().to_string(),
+        setup: Some(setup.into()),
+        ..NewRepo::default()
+    };
+    world.engine.add_repo(&world.owner, new).await.unwrap();
+    let id = world
+        .create(NewObjective { max_review_rounds: Some(1), ..bug("app", "Hides work", "asks-nothing") })
+        .await;
+    world.rests(id).await;
+    let kept = world.engine.rescues(SCOPE, id).await.unwrap();
+    let one = kept.first().expect("something was kept");
+    assert!(one.files.files.is_empty(), "the worktree itself is clean: {:?}", one.files);
+    assert!(one.notes.iter().any(|note| note.contains("beside it: 3")), "{:?}", one.notes);
+    let rescue = world.engine.data().join("rescue/1.git");
+    let reachable = git(&rescue, &["rev-list", "--objects", &one.commit]);
+    for name in ["s.txt", "side.txt", "gone.txt"] {
+        assert!(reachable.contains(name), "{name} is not in {reachable}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn time_clears_what_is_safe_and_nothing_else() {
     let world = World::new(5).await;
     let (id, kept) = leaves_work(&world).await;
@@ -307,31 +335,35 @@ async fn time_clears_what_is_safe_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_disk_budget_holds_the_pool_back_and_says_so() {
     let world = World::new(5).await;
-    set(&world, EditUpkeep { disk_budget_mb: Some(1), ..EditUpkeep::default() }).await;
     let path = world.repository("app");
-    fs::write(path.join("large"), vec![7; 3 << 20]).unwrap();
+    // Compresses well: the mirror stays small, and each checkout is not.
+    fs::write(path.join("large"), vec![7; 8 << 20]).unwrap();
     commit(&path, "more");
     let new = NewRepo { source: path.display().to_string(), ..NewRepo::default() };
-    pool_off_then_on(&world, new).await;
-    assert_eq!(repo(&world).await.ready, 0, "there is no room");
-    let said = task(&world, "disk budget").await;
-    assert!(said.contains("of a budget of 1 MB"), "{said}");
+    world.engine.add_repo(&world.owner, new).await.unwrap();
+    made_ahead(&world, 2).await;
+    set(&world, EditUpkeep { disk_budget_mb: Some(12), ..EditUpkeep::default() }).await;
+    made_ahead(&world, 1).await;
+    set(&world, EditUpkeep { disk_budget_mb: Some(4), ..EditUpkeep::default() }).await;
+    made_ahead(&world, 0).await;
+    // Whatever housekeeping and pool do now, nothing new is made.
+    set(&world, EditUpkeep { worktree_days: Some(13), ..EditUpkeep::default() }).await;
+    world.until("housekeeping is content", async || (task(&world, "disk budget").await == "ok").then_some(())).await;
+    assert_eq!(repo(&world).await.ready, 0);
     set(&world, EditUpkeep { disk_budget_mb: Some(0), ..EditUpkeep::default() }).await;
     made_ahead(&world, 2).await;
     let disk = world.engine.disk_use().await.unwrap();
-    assert!(disk.pool > 6 << 20 && disk.mirrors > 0 && disk.free > 0 && !disk.is_over(), "{disk:?}");
-}
-
-/// Registers with the pool off, lets housekeeping count, then turns the pool on and waits until it was looked at.
-async fn pool_off_then_on(world: &World, new: NewRepo) {
-    set(world, EditUpkeep { warm_pool: Some(0), ..EditUpkeep::default() }).await;
-    world.engine.add_repo(&world.owner, new).await.unwrap();
-    set(world, EditUpkeep { warm_pool: Some(2), ..EditUpkeep::default() }).await;
-    world
-        .until("the budget was looked at", async || {
-            task(world, "disk budget").await.contains("budget").then_some(())
-        })
-        .await;
+    assert!(disk.pool > 16 << 20 && disk.mirrors > 0 && disk.free > 0 && !disk.is_over(), "{disk:?}");
+    // What is no checkout made ahead stays, and is said.
+    let large = world.engine.data().join("rescue/1.git");
+    fs::create_dir_all(&large).unwrap();
+    let random: Vec<u8> = (0..2_u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(large.join("large"), random).unwrap();
+    set(&world, EditUpkeep { disk_budget_mb: Some(1), ..EditUpkeep::default() }).await;
+    world.until("it is said", async || {
+        task(&world, "disk budget").await.contains("of a budget of 1 MB").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -367,4 +399,35 @@ async fn wrong_numbers_and_commands_are_refused() {
     let edit = EditRepo { setup: Some(" make ".into()), verify: Some(String::new()), ..EditRepo::default() };
     let view = world.engine.edit_repo(&world.owner, "app", edit).await.unwrap();
     assert_eq!((view.setup.as_deref(), view.verify), (Some("make"), None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zz_measure() {
+    let world = World::new(30).await;
+    let path = world.dir.path().join("app");
+    assert!(std::process::Command::new("cp").arg("-a").arg("/var/tmp/c-bench/src").arg(&path).status().unwrap().success());
+    let new = NewRepo { source: path.display().to_string(), ..NewRepo::default() };
+    world.engine.add_repo(&world.owner, new).await.unwrap();
+    let t = std::time::Instant::now();
+    made_ahead(&world, 2).await;
+    eprintln!("two made ahead in {:?}", t.elapsed());
+    for round in 0..4 {
+        if round == 2 { pool(&world, "0").await; world.until("empty", async || (entries(&world).is_empty()).then_some(())).await; }
+        if round < 2 { made_ahead(&world, 2).await; }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let t = std::time::Instant::now();
+        let id = world.create(bug("app", "x", "good")).await;
+        let created = t.elapsed();
+        let tree = worktree(&world, id);
+        loop { if tree.join(".git/HEAD").exists() { break } tokio::time::sleep(Duration::from_micros(500)).await; }
+        let there = t.elapsed();
+        let session = world.until("a session runs", async || {
+            let view = world.engine.objective(SCOPE, id).await.unwrap();
+            view.sessions.first().map(|s| s.id.clone())
+        }).await;
+        let transcript = world.engine.data().join(format!("sessions/{session}/transcript.jsonl"));
+        loop { if fs::metadata(&transcript).is_ok_and(|m| m.len() > 0) { break } tokio::time::sleep(Duration::from_micros(500)).await; }
+        eprintln!("round {round}: created {created:?}, tree {there:?}, agent speaks {:?}", t.elapsed());
+        world.rests(id).await;
+    }
 }

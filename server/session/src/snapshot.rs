@@ -1,9 +1,12 @@
-//! `snapshot GIT`: everything uncommitted of the worktree as a bundle on standard output.
+//! `snapshot GIT`: everything of the worktree that would be lost with it, as a bundle on standard output.
 //!
 //! Runs behind the wall as the account's user, after every process of the agent is gone. It uses an index of its
-//! own, so that the worktree's is not touched, and leaves `refs/opkit/rescue` in the checkout. With nothing
-//! uncommitted it prints nothing.
+//! own, so that the worktree's is not touched, and leaves `refs/opkit/rescue` in the checkout: one commit whose tree
+//! is the worktree as it stands, whose first parent is HEAD, and whose other parents are commits that neither HEAD
+//! nor the objective's branch nor the mirror has: stashes, other branches, what was reset away. With nothing of all
+//! that it prints nothing.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -12,6 +15,10 @@ use anyhow::{Context, Result, bail};
 /// Untracked files beyond these bounds are left out and named on standard error.
 const MAX_FILES: usize = 20_000;
 const MAX_BYTES: u64 = 200 << 20;
+/// Commits beside HEAD that are kept.
+const MAX_STRAYS: usize = 60;
+/// How far back HEAD's own log is read.
+const REFLOG: &str = "500";
 
 /// Makes the bundle; the reason of a failure goes to standard error.
 pub(crate) fn main(git: &str) -> ExitCode {
@@ -55,21 +62,58 @@ fn make(git: &Git, session: &str) -> Result<()> {
     if !list.is_empty() {
         git.fed(&["update-index", "--add", "-z", "--stdin"], &list)?;
     }
+    let mut message = format!("Uncommitted work at the end of session {session}\n");
     if left_out > 0 {
-        eprintln!("{left_out} untracked files are too many or too large and were left out");
+        let line = format!("{left_out} untracked files were too many or too large and are left out.");
+        eprintln!("{line}");
+        message += &format!("\n{line}\n");
     }
     let tree = git.text(&["write-tree"])?;
-    if tree == git.text(&["rev-parse", "HEAD^{tree}"])? {
+    let base = git.text(&["rev-parse", "HEAD^{tree}"])?;
+    let (strays, more) = strays(git, &base)?;
+    if tree == base && strays.is_empty() {
         return Ok(());
     }
-    let message = format!("Uncommitted work at the end of session {session}");
-    let commit = git.text(&["commit-tree", &tree, "-p", "HEAD", "-m", &message])?;
+    if !strays.is_empty() {
+        message += &format!("\nCommits that no delivered branch has are kept beside it: {}.\n", strays.len());
+    }
+    if more > 0 {
+        message += &format!("\n{more} more such commits are left out.\n");
+    }
+    let mut args = vec!["commit-tree", &tree, "-m", &message, "-p", "HEAD"];
+    args.extend(strays.iter().flat_map(|commit| ["-p", commit.as_str()]));
+    let commit = git.text(&args)?;
     git.text(&["update-ref", "refs/opkit/rescue", &commit])?;
     let status = git
-        .command(&["bundle", "create", "-q", "-", "refs/opkit/rescue", "^HEAD"])
+        .command(&["bundle", "create", "-q", "-", "refs/opkit/rescue", "--not", "--remotes"])
         .stdout(Stdio::inherit())
         .status()?;
     if status.success() { Ok(()) } else { bail!("git bundle ended with {status}") }
+}
+
+/// Commits that would be lost, newest first, each the end of its own line; and how many did not fit.
+fn strays(git: &Git, base: &str) -> Result<(Vec<String>, usize)> {
+    // What was brought back has been kept already.
+    let kept = ["--exclude=refs/opkit/*", "--exclude=refs/heads/rescue/*", "--all"];
+    let mut args = vec!["rev-list", "--parents", "--max-count=5000", "--ignore-missing"];
+    args.extend(kept);
+    // Without a log there is nothing to read.
+    let log = git.text(&["log", "--walk-reflogs", "--format=%H", "-n", REFLOG, "HEAD"]).unwrap_or_default();
+    args.extend(log.lines());
+    args.extend(["--not", "HEAD", "--remotes", "--branches=obj/*"]);
+    let list = git.text(&args)?;
+    let commits: Vec<Vec<&str>> = list.lines().map(|line| line.split(' ').collect()).collect();
+    let parents: HashSet<&str> = commits.iter().flat_map(|line| line.iter().skip(1)).copied().collect();
+    let mut found = Vec::new();
+    for commit in commits.iter().filter_map(|line| line.first()).filter(|commit| !parents.contains(*commit)) {
+        // The same content under another message is no loss.
+        if git.text(&["rev-parse", &format!("{commit}^{{tree}}")])? != base {
+            found.push((*commit).to_owned());
+        }
+    }
+    let more = found.len().saturating_sub(MAX_STRAYS);
+    found.truncate(MAX_STRAYS);
+    Ok((found, more))
 }
 
 /// git in the current directory with an index of its own.

@@ -178,7 +178,7 @@ async fn kept(client: &Client, id: ObjectiveId, as_json: bool) -> anyhow::Result
         for file in &kept.files.files {
             say(plain(&format!("   {}  {}  +{} -{}", file.change, file.path, file.added, file.removed)));
         }
-        for line in kept.files.left_out.iter().chain(&kept.left_out) {
+        for line in kept.files.left_out.iter().chain(&kept.notes) {
             say(plain(&format!("   {line}")));
         }
     }

@@ -101,7 +101,7 @@ fn one(desk: Desk, kept: &KeptView) -> AnyView {
         }
     });
     let files = kept.files.files.iter().map(file).collect_view();
-    let notes = kept.files.left_out.iter().chain(&kept.left_out).cloned();
+    let notes = kept.files.left_out.iter().chain(&kept.notes).cloned();
     let notes = notes.map(|text| view! { <p class="meta">{text}</p> }).collect_view();
     view! {
         <section class="panel" aria-label=format!("Kept {id}") data-kept=id.to_string()>

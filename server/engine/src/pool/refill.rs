@@ -107,14 +107,15 @@ impl Engine {
         };
         self.note_base(repo.id(), &commit).await?;
         let (size, have) = (self.pool_size(repo).await?, self.pool().ready(repo.id()));
-        if have > size {
+        if have > size || (have > 0 && !self.room_in_pool(0)) {
             if let Some(entry) = self.pool().take_by(repo.id(), |_| Some(())) {
                 self.pool().discard(&entry.dir)?;
             }
             return Ok(Did::Something);
         }
         if have < size {
-            if !self.room_for_a_checkout(repo.id()) {
+            let one = self.pool().shelves().get(&repo.id()).map_or(0, |shelf| shelf.bytes);
+            if !self.room_in_pool(one) {
                 return Ok(Did::Nothing);
             }
             return self.giving_way(self.make_ahead(repo, &commit)).await;
@@ -193,18 +194,14 @@ impl Engine {
         Ok(Some(Identity { uid, gid: agent.gid, groups: vec![] }))
     }
 
-    /// Disk floor and budget leave room for one more.
-    fn room_for_a_checkout(&self, id: RepositoryId) -> bool {
+    /// Disk floor and budget leave room for so many bytes more.
+    fn room_in_pool(&self, more: u64) -> bool {
         if self.disk_is_low() {
             return false;
         }
-        let (one, all) = {
-            let shelves = self.pool().shelves();
-            let one = shelves.get(&id).and_then(|shelf| shelf.ready.first()).map_or(0, |e| e.mark.bytes);
-            let all: u64 = shelves.values().flat_map(|shelf| &shelf.ready).map(|e| e.mark.bytes).sum();
-            (one, all)
-        };
+        let shelves = self.pool().shelves();
+        let all: u64 = shelves.values().flat_map(|shelf| &shelf.ready).map(|entry| entry.mark.bytes).sum();
         // The pool is counted as it is now, the rest as it was when somebody last looked.
-        self.disk_known().is_none_or(|disk| disk.counted() - disk.pool + all + one <= disk.budget)
+        self.disk_known().is_none_or(|disk| disk.counted() - disk.pool + all + more <= disk.budget)
     }
 }

@@ -110,7 +110,15 @@ impl Engine {
             banner,
             prepare: match row.role {
                 Role::Review => self.unpack(row),
-                Role::Work => self.checkout(objective, &repo, &places)?,
+                Role::Work => {
+                    let mut steps = self.checkout(objective, &repo, &places)?;
+                    for restore in self.restores(objective, identity.as_ref()).await? {
+                        let argv: Vec<&str> = restore.argv.iter().map(String::as_str).collect();
+                        let step = step(&restore.title, &places.cwd, &argv);
+                        steps.push(Step { may_fail: true, ..step });
+                    }
+                    steps
+                }
                 Role::Plan | Role::Delegate => {
                     let mut steps = self.checkout(objective, &repo, &places)?;
                     steps.iter_mut().for_each(|step| step.extra_write = vec![places.cwd.clone()]);
