@@ -37,20 +37,32 @@ fn is_no_root() -> bool {
 fn start(users: bool) -> Fleet {
     Fleet::start_by(|data| {
         if users {
-            output_of(data.path(), &["accounts", "provision"], "");
-            // Five times five is the cap of five accounts, and a fifth of that is kept for reviews: 25 at work need more.
-            for number in 0..5 {
-                let (name, user) = (format!("more-{number}"), format!("ccuser-{number}"));
-                output_of(data.path(), &["accounts", "add", &name, "--os-user", &user, "--limit", "2"], "");
-            }
+            larger_accounts(data.path());
         }
         let variables = [("MAX_CONCURRENT_SESSIONS", CAP), ("OPKIT_DEMO_SPEED", "0")];
         Server::start_with(data, &[], &variables)
     })
 }
 
+/// Five accounts on five OS users, large enough: five times the usual five is a cap of 25, and a fifth of that is kept
+/// for reviews, so 25 at work need more.
+fn larger_accounts(data: &Path) {
+    // The users are the machine's: a data directory that goes away makes them as well as any.
+    output_of(support::data_dir().path(), &["accounts", "provision"], "");
+    for number in 0..5 {
+        let (name, user) = (format!("worker-{number}"), format!("ccuser-{number}"));
+        output_of(data, &["accounts", "add", &name, "--os-user", &user, "--limit", "7"], "");
+        output_of(data, &["accounts", "disable", &user], "");
+    }
+}
+
 fn spec_of(data: &Path, session: &str) -> Option<RunSpec> {
     serde_json::from_slice(&fs::read(session_dir(data, session).join(files::SPEC)).ok()?).ok()
+}
+
+/// The OS user of a session's account.
+fn user_of(row: &SessionRow) -> String {
+    row.account.replace("worker", "ccuser")
 }
 
 fn home_of(user: &str) -> PathBuf {
@@ -82,7 +94,7 @@ const SPY: &str = r#"
 for path in "$@"; do
     ls "$path/" >/dev/null 2>&1 && echo "lists $path"
     cat "$path" >/dev/null 2>&1 && echo "reads $path"
-    [ -d "$path" ] || { { : >> "$path"; } 2>/dev/null && echo "writes $path"; }
+    [ -d "$path" ] || { ( : >> "$path" ) 2>/dev/null && echo "writes $path"; }
     mkdir "$path/spy" 2>/dev/null && { rmdir "$path/spy"; echo "makes in $path"; }
     [ -S "$path" ] && tmux -S "$path" list-sessions >/dev/null 2>&1 && echo "talks to $path"
 done
@@ -279,7 +291,7 @@ fn twenty_five_sessions_cannot_reach_one_another() {
     closed.extend(session_dir(&data, &other.id).exists().then(|| session_dir(&data, &other.id)));
     closed.extend(places(&data, same.objective).into_iter().chain(places(&data, other.objective)));
     let users = (0..5).map(|number| format!("ccuser-{number}"));
-    let others = users.filter(|name| *name != mine.account).map(|name| home_of(&name));
+    let others = users.filter(|name| *name != user_of(mine)).map(|name| home_of(&name));
     closed.extend(others.flat_map(|home| [home.join(".claude"), home]));
     let spec = spec_of(&data, &mine.id).expect("a spec");
     let identity = spec.identity.clone().expect("a user");
@@ -294,7 +306,7 @@ fn twenty_five_sessions_cannot_reach_one_another() {
     assert_eq!(alone(spy_as(&identity, &mine.id, &own)), may);
     assert_eq!(spy_within(&spec, &own, folder.path()), may);
     assert_eq!(alone(spy_as(&identity, &mine.id, &closed)), BTreeSet::new(), "by user and groups");
-    closed.push(home_of(&mine.account));
+    closed.push(home_of(&user_of(mine)));
     assert_eq!(spy_within(&spec, &closed, folder.path()), BTreeSet::new(), "from behind the wall");
 
     for row in &live {

@@ -1,5 +1,6 @@
 //! Launching and stopping sessions. A launch needs a permit, and only a claim gives one.
 
+mod login;
 mod probe;
 mod spec;
 

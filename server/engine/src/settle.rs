@@ -20,6 +20,7 @@ use crate::store::Tx;
 use crate::store::accounts::set_state;
 use crate::store::events::{NewEvent, append};
 use crate::store::objectives::{Beside, Objective, get, store_transition};
+use crate::store::people::audit_in;
 use crate::store::rescue::{NewRescue, insert_rescue};
 use crate::store::sessions::{End, NewReview, SessionRow, end, insert_review, overloads_in_a_row};
 
@@ -143,6 +144,7 @@ impl Engine {
             return Ok(false);
         }
         self.close_place(row)?;
+        self.take_login_back(row)?;
         Ok(true)
     }
 
@@ -325,6 +327,13 @@ impl Engine {
         if !ended {
             return Ok(());
         }
+        let detail = serde_json::json!({
+            "session": row.id, "role": row.role, "account": row.account, "phase": "ended",
+            "outcome": found.outcome, "denials": exit.map_or(0, |exit| exit.denials),
+            "cost_usd_micros": exit.map_or(0, |exit| exit.cost_usd_micros),
+        });
+        let target = format!("#{}", row.objective);
+        audit_in(&mut tx, row.scope, "state poller", "launch", &target, &detail).await?;
         let before = get(&mut tx, row.scope, row.objective).await?;
         if row.role == Role::Review {
             let review = NewReview {

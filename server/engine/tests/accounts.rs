@@ -404,7 +404,8 @@ async fn sessions_run_as_their_accounts_users_whose_shell_lets_nobody_in() {
     let view = world.engine.objective(SCOPE, id).await.unwrap();
     assert_eq!(view.sessions.len(), 2);
     for session in &view.sessions {
-        let uid: u32 = passwd(&session.account).expect("an OS user of the account's name")[2].parse().unwrap();
+        let uid: u32 =
+            passwd(&session.account).expect("an OS user of the account's name")[2].parse().unwrap();
         assert_eq!(session.confinement.as_ref().expect("a proof").uid, uid, "{}", session.account);
     }
     assert_ne!(view.sessions[0].account, view.sessions[1].account, "a review is another account's");

@@ -400,34 +400,3 @@ async fn wrong_numbers_and_commands_are_refused() {
     let view = world.engine.edit_repo(&world.owner, "app", edit).await.unwrap();
     assert_eq!((view.setup.as_deref(), view.verify), (Some("make"), None));
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn zz_measure() {
-    let world = World::new(30).await;
-    let path = world.dir.path().join("app");
-    assert!(std::process::Command::new("cp").arg("-a").arg("/var/tmp/c-bench/src").arg(&path).status().unwrap().success());
-    let new = NewRepo { source: path.display().to_string(), ..NewRepo::default() };
-    world.engine.add_repo(&world.owner, new).await.unwrap();
-    let t = std::time::Instant::now();
-    made_ahead(&world, 2).await;
-    eprintln!("two made ahead in {:?}", t.elapsed());
-    for round in 0..4 {
-        if round == 2 { pool(&world, "0").await; world.until("empty", async || (entries(&world).is_empty()).then_some(())).await; }
-        if round < 2 { made_ahead(&world, 2).await; }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let t = std::time::Instant::now();
-        let id = world.create(bug("app", "x", "good")).await;
-        let created = t.elapsed();
-        let tree = worktree(&world, id);
-        loop { if tree.join(".git/HEAD").exists() { break } tokio::time::sleep(Duration::from_micros(500)).await; }
-        let there = t.elapsed();
-        let session = world.until("a session runs", async || {
-            let view = world.engine.objective(SCOPE, id).await.unwrap();
-            view.sessions.first().map(|s| s.id.clone())
-        }).await;
-        let transcript = world.engine.data().join(format!("sessions/{session}/transcript.jsonl"));
-        loop { if fs::metadata(&transcript).is_ok_and(|m| m.len() > 0) { break } tokio::time::sleep(Duration::from_micros(500)).await; }
-        eprintln!("round {round}: created {created:?}, tree {there:?}, agent speaks {:?}", t.elapsed());
-        world.rests(id).await;
-    }
-}

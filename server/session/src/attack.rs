@@ -5,7 +5,7 @@
 
 mod ground;
 mod inside;
-mod layout;
+pub(crate) mod layout;
 mod raw;
 mod report;
 mod roles;

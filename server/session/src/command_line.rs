@@ -19,6 +19,7 @@ Started by Opkit:
   opkit-session guard [--post] [POLICY]
   opkit-session snapshot GIT
   opkit-session attack [--json|--table] [--dir DIR]
+  opkit-session probe < SPEC
   opkit-session demo-agent --role work|review --script NAME
 ";
 
@@ -33,6 +34,7 @@ pub fn main() -> ExitCode {
         ["guard", rest @ ..] => crate::guard::main(rest),
         ["attack", rest @ ..] => crate::attack::main(rest),
         ["snapshot", git] => crate::snapshot::main(git),
+        ["probe"] => crate::probe::main(),
         ["demo-agent", rest @ ..] => crate::demo::main(rest),
         ["progress", text @ ..] if !text.is_empty() => crate::call::progress(&text.join(" ")),
         ["blocked", reason @ ..] if !reason.is_empty() => crate::call::blocked(&reason.join(" ")),

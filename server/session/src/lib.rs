@@ -7,5 +7,6 @@ pub mod demo;
 pub mod enter;
 mod files;
 pub mod guard;
+pub mod probe;
 pub mod run;
 mod snapshot;

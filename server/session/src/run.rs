@@ -10,7 +10,7 @@ mod journal;
 mod outcome;
 mod pane;
 mod policy;
-mod processes;
+pub(crate) mod processes;
 mod record;
 mod render;
 mod reset;

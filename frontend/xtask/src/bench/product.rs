@@ -48,15 +48,32 @@ pub(super) struct Product {
     token: String,
 }
 
+/// Five accounts that may have seven sessions each: of the usual five times five a fifth is kept for reviews, and
+/// 25 at work need more.
+fn larger_accounts(data: &Path, mode: Mode) -> Result<()> {
+    if mode == Mode::OsUsers {
+        // The users are the machine's: a data directory that goes away makes them as well as any.
+        opkit(&Folder::new("users")?, &["accounts", "provision"], "")?;
+    }
+    for number in 0..5 {
+        let (name, user) = (format!("bench-{number}"), format!("ccuser-{number}"));
+        let mut add = vec!["accounts", "add", &name, "--limit", "7"];
+        if mode == Mode::OsUsers {
+            add.extend(["--os-user", &user]);
+        }
+        opkit(data, &add, "")?;
+        opkit(data, &["accounts", "disable", &user], "")?;
+    }
+    Ok(())
+}
+
 impl Product {
     /// Sets up a data directory with one repository and starts the server.
     pub(super) fn start(mode: Mode, repo: &Path, variables: &[(&str, &str)]) -> Result<Product> {
         let folder = Folder::new("data")?;
         let data: &Path = &folder;
         opkit(data, &["setup", "--owner", "bench", "--password-stdin"], PASSWORD)?;
-        if mode == Mode::OsUsers {
-            opkit(data, &["accounts", "provision"], "")?;
-        }
+        larger_accounts(data, mode)?;
         let key = data.join("keys/anthropic");
         fs::write(&key, "a key that nobody uses\n")?;
         fs::set_permissions(&key, Permissions::from_mode(0o600))?;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use opkit_domain::objective::Gate;
+use opkit_domain::view::Credential;
 use opkit_domain::session::{
     Floor, FloorCommand, FloorWhen, GuardPolicy, Role, RunLimits, RunSpec, SYSTEM_READS, Step, WallSpec,
     files,
@@ -73,6 +74,7 @@ impl Engine {
         let places = self.places(row, objective);
         let session = self.dirs().session(&row.id);
         self.write_policy(row, objective, &repo, &places)?;
+        self.lend_login(row)?;
         if row.role == Role::Review {
             self.prepare_review(row, objective, &repo).await?;
         }
@@ -263,7 +265,7 @@ impl Engine {
             ] {
                 add(name, value.to_owned());
             }
-            add("CLAUDE_CONFIG_DIR", text(&places.home.join("claude")));
+            add("CLAUDE_CONFIG_DIR", text(&self.claude_config(row)));
             if let Some(url) = base_url(&self.dirs().root) {
                 add("ANTHROPIC_BASE_URL", url);
             }
@@ -280,14 +282,18 @@ impl Engine {
             return Ok(vec![]);
         }
         let keys = self.dirs().root.join("keys");
-        let own = keys.join(&row.account);
-        let file = if own.exists() { own } else { keys.join("anthropic") };
-        if !file.exists() {
-            return Err(Error::Refused(format!(
-                "There is no credential for Claude Code. Put an API key into {} with mode 0600.",
-                keys.join("anthropic").display()
-            )));
-        }
+        let file = match self.credential(&row.account, row.os_user.as_deref()) {
+            Credential::OwnKey => keys.join(&row.account),
+            Credential::SharedKey => keys.join("anthropic"),
+            // Its file stands in the session's own configuration directory.
+            Credential::Login => return Ok(vec![]),
+            Credential::None => {
+                return Err(Error::Refused(format!(
+                    "Account {} has no credential for Claude Code. Run: opkit accounts key {} --stdin",
+                    row.account, row.account
+                )));
+            }
+        };
         // Long-lived tokens and API keys go into different variables.
         let text = fs::read_to_string(&file)?;
         let oauth = text.trim().starts_with("sk-ant-oat");

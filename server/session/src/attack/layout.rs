@@ -11,7 +11,7 @@ use opkit_domain::session::Identity;
 use super::ground::{ACCOUNT, AGENTS, CANARY, OTHER, REVIEWER, STRANGER, Stage, WORKER, slot};
 
 /// For root: the agents' user, or nobody.
-pub(super) fn identity() -> Option<Identity> {
+pub(crate) fn identity() -> Option<Identity> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }

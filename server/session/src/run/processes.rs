@@ -13,13 +13,13 @@ use super::signals::Signals;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A descendant; a zombie is listed too, because other threads of it may still run.
-pub(super) struct Descendant {
-    pid: Pid,
+pub(crate) struct Descendant {
+    pub(crate) pid: Pid,
     zombie: bool,
 }
 
 /// All descendants of this process. Orphans come to us, so none can leave the tree.
-pub(super) fn descendants() -> Vec<Descendant> {
+pub(crate) fn descendants() -> Vec<Descendant> {
     let mut children: HashMap<i32, Vec<(i32, bool)>> = HashMap::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {

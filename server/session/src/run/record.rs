@@ -154,7 +154,7 @@ impl Record {
     }
 
     fn note(&mut self, mark: Mark, segment_begins: bool) {
-        if segment_begins || self.now_ms - self.last_data_ms >= INDEX_MS {
+        if segment_begins || (self.now_ms - self.last_data_ms).abs() >= INDEX_MS {
             self.last_data_ms = self.now_ms;
             self.index_line('d', self.offset, self.lines);
         }
@@ -162,7 +162,7 @@ impl Record {
             Mark::Plain => {}
             Mark::Step => self.index_line('m', self.offset, self.lines),
             Mark::Commit => self.index_line('c', self.offset, self.lines),
-            Mark::Error if self.now_ms - self.last_error_ms >= INDEX_MS => {
+            Mark::Error if (self.now_ms - self.last_error_ms).abs() >= INDEX_MS => {
                 self.last_error_ms = self.now_ms;
                 self.index_line('e', self.offset, self.lines);
             }
