@@ -62,8 +62,9 @@ fn execute(cli: Cli, criteria: Vec<opkit_domain::objective::Criterion>) -> anyho
                 machine::list_repos(&client, json).await
             }
             Command::Accounts { command } => accounts::run(&client, &data, command).await,
-            Command::Doctor { wall: true } => machine::doctor_wall(),
-            Command::Doctor { wall: false } => machine::doctor(&client, &data).await,
+            Command::Doctor { wall: true, .. } => machine::doctor_wall(),
+            Command::Doctor { agent: true, .. } => machine::doctor_agent(&data),
+            Command::Doctor { .. } => machine::doctor(&client, &data).await,
             Command::StopAll => machine::stop_all(&client, &data).await,
             Command::Enable => machine::enable(&client, &data).await,
             Command::ResumeAll => machine::resume_all(&client).await,

@@ -58,7 +58,8 @@ fn what_runs_is_copied_and_goes_on_elsewhere() {
     let said = String::from_utf8_lossy(&restored.stdout).into_owned();
     assert!(said.contains("4 objectives") && said.contains("1 sessions ran"), "{said}");
     // Whole and closed, wherever it came from.
-    for (name, bits) in [("db", 0o700), ("keys", 0o700), ("sessions", 0o700), ("keys/session-secret", 0o600)] {
+    for (name, bits) in [("db", 0o700), ("keys", 0o700), ("sessions", 0o700), ("keys/session-secret", 0o600)]
+    {
         let mode = fs::metadata(target.join(name)).expect(name).permissions().mode();
         assert_eq!(mode & 0o777, bits, "{name}");
     }

@@ -71,10 +71,12 @@ fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
         return;
     };
     let fleet = Fleet::start_by(|data| {
-        let small = tempfile::Builder::new().prefix("opkit-").tempdir_in(disk.place.path()).expect("a directory");
+        let small =
+            tempfile::Builder::new().prefix("opkit-").tempdir_in(disk.place.path()).expect("a directory");
         let copied = Command::new("cp").arg("-a").arg(data.path().join(".")).arg(small.path()).status();
         assert!(copied.expect("cp runs").success());
-        let variables = [("MAX_CONCURRENT_SESSIONS", "4"), ("OPKIT_DEMO_SPEED", "0"), ("OPKIT_MIN_FREE_MB", "2")];
+        let variables =
+            [("MAX_CONCURRENT_SESSIONS", "4"), ("OPKIT_DEMO_SPEED", "0"), ("OPKIT_MIN_FREE_MB", "2")];
         Server::start_with(small, &[], &variables)
     });
     let id = fleet.add_script("floods-slow:8");
@@ -116,6 +118,18 @@ fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
         if same >= 25 { Ok(()) } else { Err(format!("{len} bytes")) }
     });
     assert!(Path::new(&format!("/proc/{}", agent_pid(&dir))).exists(), "the agent waits");
+    let account = fleet.sessions(id)[0]["account"].as_str().expect("an account").to_owned();
+    let socket = fleet.data().join(format!("run/tmux/{account}.sock"));
+    wait_until("the window to say so", || {
+        let pane = Command::new("tmux")
+            .arg("-S")
+            .arg(&socket)
+            .args(["capture-pane", "-p", "-t", &format!("=opkit:obj-{id}")])
+            .output()
+            .expect("tmux runs");
+        let pane = String::from_utf8_lossy(&pane.stdout).into_owned();
+        if pane.contains("cannot be written") { Ok(()) } else { Err(pane) }
+    });
 
     disk.empty();
     wait_within(Duration::from_secs(30), "room", || {
@@ -148,7 +162,8 @@ fn with_little_room_nothing_new_starts_and_the_board_says_so() {
     let cookie = server.cookie();
     wait_until("the board to say so", || {
         let page = server.request("GET", "/").header("cookie", &cookie).send();
-        let there = page.body.contains("Disk is low:") && page.body.contains("below 99999999 MB nothing new starts");
+        let there =
+            page.body.contains("Disk is low:") && page.body.contains("below 99999999 MB nothing new starts");
         if there { Ok(()) } else { Err(page.body) }
     });
     // The dispatcher has had its turn when it has looked; then there is still no session.
@@ -245,8 +260,10 @@ fn a_clock_that_was_set_back_two_hours_holds_nothing_up() {
     });
     let cookie = fleet.server.cookie();
     let all = [
-        format!("UPDATE objective SET not_before = {AHEAD}, since = {AHEAD}, created_at = {AHEAD}, hold = 0
-            WHERE status IN ('queue', 'working')"),
+        format!(
+            "UPDATE objective SET not_before = {AHEAD}, since = {AHEAD}, created_at = {AHEAD}, hold = 0
+            WHERE status IN ('queue', 'working')"
+        ),
         format!("UPDATE session SET deadline = {AHEAD}, started_at = {AHEAD} WHERE state <> 'ended'"),
     ];
     for statement in all {
@@ -274,7 +291,10 @@ fn variables_that_nobody_knows_are_said() {
     let output = run(data.path(), &["serve", "--listen", "127.0.0.1:0"], "");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
-    assert!(errors.contains(".env, line 1") && errors.contains("Did you mean OPKIT_MIN_FREE_MB?"), "{errors}");
+    assert!(
+        errors.contains(".env, line 1") && errors.contains("Did you mean OPKIT_MIN_FREE_MB?"),
+        "{errors}"
+    );
     fs::write(data.path().join(".env"), "OPKIT_MIN_FREE_MB=many\n").expect("a file");
     let output = run(data.path(), &["serve", "--listen", "127.0.0.1:0"], "");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -282,4 +302,38 @@ fn variables_that_nobody_knows_are_said() {
     fs::write(data.path().join(".env"), "OPKIT_MIN_FREE_MB=5\nOTHERS=1\n").expect("a file");
     let server = Server::start_with(data, &[], &[("OPKIT_LISTN", "x")]);
     assert_eq!(server.get("/healthz").status, 200);
+}
+
+#[test]
+fn alive_is_not_ready_while_sessions_cannot_be_looked_at() {
+    let fleet = Fleet::start(4);
+    let id = fleet.add_script("good");
+    assert_eq!(fleet.rests(id)["status"], "done", "{}", fleet.story(id));
+    let dead = fleet.kill();
+    // A row that no poller understands.
+    let bad = "INSERT INTO session (id, client_id, objective_id, role, state, account, agent, actor, round, deadline,
+            wall_clock_s, started_at)
+        SELECT '00000000-0000-4000-8000-000000000000', client_id, objective_id, 'nonsense', 'running', account, agent,
+            actor, round, deadline, wall_clock_s, started_at FROM session LIMIT 1";
+    assert_eq!(database(dead.data.path()).execute(bad, []).expect("it is stored"), 1);
+    let fleet = dead.start();
+    let alive = fleet.server.get("/healthz");
+    assert_eq!((alive.status, alive.body.as_str()), (200, "ok\n"));
+    let id = fleet.add_script("good");
+    let cookie = fleet.server.cookie();
+    wait_until("the failure to be shown", || {
+        let page = fleet.server.request("GET", "/health").header("cookie", &cookie).send().body;
+        let row = page.split("data-task=\"state poller\"").nth(1).unwrap_or_default().to_owned();
+        let shown = row.split("</tr>").next().is_some_and(|row| row.contains("nonsense"));
+        if shown { Ok(()) } else { Err(page) }
+    });
+    let ready = fleet.server.get("/readyz");
+    assert_eq!((ready.status, ready.body.as_str()), (503, "not ready: sessions are being looked at\n"));
+    assert_eq!(fleet.objective(id)["status"], "queue", "nothing is claimed before that");
+    database(fleet.data()).execute("DELETE FROM session WHERE role = 'nonsense'", []).expect("it is gone");
+    wait_until("it to be ready", || {
+        let ready = fleet.server.get("/readyz");
+        if ready.status == 200 { Ok(()) } else { Err(ready.body) }
+    });
+    assert_eq!(fleet.rests(id)["status"], "done", "{}", fleet.story(id));
 }

@@ -143,7 +143,8 @@ fn a_server_that_does_not_answer_holds_up_its_own_account_only() {
     signal(server, Signal::STOP);
     let stuck = fleet.add_script("good");
     wait_until("the claim", || {
-        let there = fleet.sessions(stuck).first().is_some_and(|session| session["account"] == account.as_str());
+        let there =
+            fleet.sessions(stuck).first().is_some_and(|session| session["account"] == account.as_str());
         if there { Ok(()) } else { Err(fleet.story(stuck)) }
     });
     // Others are claimed, started, reviewed and done meanwhile.
@@ -154,7 +155,9 @@ fn a_server_that_does_not_answer_holds_up_its_own_account_only() {
     }
     let took = start.elapsed();
     let mine = fleet.sessions(stuck);
-    assert!(mine.iter().all(|session| session["outcome"] != "finished" || session["account"] != account.as_str()));
+    assert!(
+        mine.iter().all(|session| session["outcome"] != "finished" || session["account"] != account.as_str())
+    );
     let (alive, ready) = (fleet.server.get("/healthz"), fleet.server.get("/readyz"));
     assert_eq!((alive.status, ready.status), (200, 200), "{}", ready.body);
     // The start fails with a sentence, and the next try is another account's.
@@ -225,7 +228,8 @@ impl Supervisor {
 
     fn waits_for(&self, name: &str) -> String {
         wait_until(name, || {
-            let text = fs::read_to_string(self.folder.path().join(name)).map_err(|error| error.to_string())?;
+            let text =
+                fs::read_to_string(self.folder.path().join(name)).map_err(|error| error.to_string())?;
             if text.is_empty() { Err("empty".to_owned()) } else { Ok(text) }
         })
     }
@@ -331,7 +335,8 @@ fn as_the_first_process_it_reaps_what_lost_its_parent() {
         return;
     }
     // The orphan waits until it was seen below the supervisor.
-    let program = "( ( echo x > orphan; while [ ! -e go ]; do sleep 0.02; done ) & )\necho x > here\nexec sleep 600\n";
+    let program =
+        "( ( echo x > orphan; while [ ! -e go ]; do sleep 0.02; done ) & )\necho x > here\nexec sleep 600\n";
     let mut supervisor = Supervisor::start(&["unshare", "--pid", "--fork", "--kill-child"], program);
     supervisor.waits_for("here");
     supervisor.waits_for("orphan");

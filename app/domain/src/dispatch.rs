@@ -3,9 +3,38 @@
 use crate::ids::ObjectiveId;
 use crate::session::Role;
 
-/// Slots that work, plans and delegates may not use.
-pub fn reserve(cap: u32) -> u32 {
-    cap / 5
+/// How many sessions may live at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slots {
+    /// All of them.
+    pub total: u32,
+    /// Work, plans and delegates together.
+    pub work: u32,
+}
+
+impl Slots {
+    /// The cap in force is the setting, bounded by what the available accounts take (`room`). A fifth of it is kept
+    /// for reviews. A setting above what all accounts together could ever take (`all`) is a wish for work: there the
+    /// fifth is counted from the setting.
+    pub fn new(setting: u32, room: u32, all: u32) -> Slots {
+        let total = setting.min(room);
+        let from = if setting > all { setting } else { total };
+        Slots { total, work: total.min(from - from / 5) }
+    }
+
+    /// Slots that only reviews use.
+    pub fn reserve(self) -> u32 {
+        self.total - self.work
+    }
+
+    /// Whether one more session of this role fits beside the live ones.
+    pub fn fit(self, live: Live, role: Role) -> bool {
+        let total = live.other + live.review;
+        match role {
+            Role::Review => total < self.total,
+            Role::Work | Role::Plan | Role::Delegate => total < self.total && live.other < self.work,
+        }
+    }
 }
 
 /// Live sessions by kind.
@@ -15,15 +44,6 @@ pub struct Live {
     pub other: u32,
     /// Review sessions.
     pub review: u32,
-}
-
-/// Whether one more session of this role fits under the cap and beside the reserve.
-pub fn fits(cap: u32, live: Live, role: Role) -> bool {
-    let total = live.other + live.review;
-    match role {
-        Role::Review => total < cap,
-        Role::Work | Role::Plan | Role::Delegate => total < cap && live.other < cap - reserve(cap),
-    }
 }
 
 /// The class of a candidate, in the order of claims.
@@ -71,11 +91,22 @@ mod tests {
 
     #[test]
     fn the_reserve_is_a_fifth_rounded_down() {
+        let reserve = |cap| Slots::new(cap, 25, 25).reserve();
         assert_eq!([0, 1, 4, 5, 10, 25].map(reserve), [0, 0, 0, 1, 2, 5]);
+        // Accounts that cool down make the cap smaller, and the reserve with it.
+        assert_eq!(Slots::new(25, 10, 25), Slots { total: 10, work: 8 });
+    }
+
+    #[test]
+    fn a_cap_above_what_the_accounts_take_gives_them_to_work() {
+        assert_eq!(Slots::new(32, 25, 25), Slots { total: 25, work: 25 });
+        assert_eq!(Slots::new(28, 25, 25), Slots { total: 25, work: 23 });
+        assert_eq!(Slots::new(32, 35, 35), Slots { total: 32, work: 26 });
     }
 
     #[test]
     fn work_leaves_the_reserve_and_reviews_may_use_everything() {
+        let fits = |cap, live, role| Slots::new(cap, 25, 25).fit(live, role);
         let live = Live { other: 8, review: 0 };
         assert!(!fits(10, live, Role::Work));
         assert!(fits(10, live, Role::Review));

@@ -341,6 +341,10 @@ pub struct RunSpec {
     /// compares what is in it before the first step and after the last.
     #[serde(default)]
     pub policy: Option<PathBuf>,
+    /// The version of the agent's CLI that was probed and keeps its promises; another one is stopped before its
+    /// first call. None: any version.
+    #[serde(default)]
+    pub agent_version: Option<String>,
     /// Limits.
     pub limits: RunLimits,
     /// The floor, if this session has one.
@@ -457,6 +461,12 @@ pub struct AgentProbe {
     pub argv: Vec<String>,
     /// The CLI's settings as JSON, with the guard as `PreToolUse` hook; the probe puts its own guards there.
     pub settings: String,
+    /// The wall it is tried behind.
+    #[serde(default = "enforced")]
+    pub mode: WallMode,
+    /// What every session may read, beside its own places.
+    #[serde(default)]
+    pub read: Vec<PathBuf>,
 }
 
 /// What the probe found, printed as JSON.

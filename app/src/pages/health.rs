@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 use leptos_meta::Title;
-use opkit_domain::view::HealthView;
+use opkit_domain::view::{DiskUse, HealthView};
 
 use super::accounts;
 use crate::api::places::read_health;
@@ -84,6 +84,7 @@ fn content(view: &HealthView) -> AnyView {
                     <dd>{slots}</dd>
                     <dt>"Free disk"</dt>
                     <dd>{format::bytes(view.disk_free)}</dd>
+                    {view.disk.as_ref().map(disk)}
                 </dl>
             </div>
         </section>
@@ -105,6 +106,27 @@ fn content(view: &HealthView) -> AnyView {
             <ul class="check-lines">{checks}</ul>
         </section>
         {accounts::table(&view.accounts)}
+    }
+    .into_any()
+}
+
+/// What takes room, against the budget.
+fn disk(disk: &DiskUse) -> AnyView {
+    let parts = [
+        ("mirrors", disk.mirrors),
+        ("worktrees", disk.work),
+        ("checkouts made ahead", disk.pool),
+        ("exports", disk.review),
+        ("kept", disk.rescue),
+    ]
+    .map(|(what, bytes)| format!("{what} {}", format::bytes(bytes)))
+    .join(", ");
+    let text = format!("{} of {}: {parts}", format::bytes(disk.counted()), format::bytes(disk.budget));
+    view! {
+        <dt>"Disk budget"</dt>
+        <dd data-disk="">{text}</dd>
+        <dt>"Records"</dt>
+        <dd>{format::bytes(disk.records)}</dd>
     }
     .into_any()
 }

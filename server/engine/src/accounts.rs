@@ -98,11 +98,21 @@ impl Engine {
         Ok(release_of(&self.store().accounts().await?))
     }
 
-    /// Sessions that the available accounts take together, and [`Engine::next_release`].
-    pub(crate) async fn account_room(&self) -> Result<(u32, Option<i64>)> {
+    /// Sessions that the available accounts take together, that all accounts could take, and
+    /// [`Engine::next_release`].
+    pub(crate) async fn account_room(&self) -> Result<(u32, u32, Option<i64>)> {
         let rows = self.store().accounts().await?;
         let room = rows.iter().filter(|row| row.available()).map(AccountRow::limit).sum();
-        Ok((room, release_of(&rows)))
+        let all = rows.iter().map(AccountRow::limit).sum();
+        Ok((room, all, release_of(&rows)))
+    }
+
+    /// Changes how many sessions an account takes at once. Live ones go on.
+    pub async fn limit_account(&self, actor: &Actor, name: &str, limit: u32) -> Result<()> {
+        admin(actor)?;
+        self.store().set_account_limit(actor, name, limit_of(limit)?).await?;
+        self.changed();
+        Ok(())
     }
 
     fn account_view(&self, row: AccountRow, credential: Credential) -> AccountView {
@@ -147,10 +157,7 @@ impl Engine {
     pub async fn add_account(&self, actor: &Actor, new: NewAccount) -> Result<Provisioned> {
         admin(actor)?;
         self.fits(&new.name)?;
-        let limit = new.limit.unwrap_or(5);
-        if !(1..=100).contains(&limit) {
-            return Err(Error::BadInput("The limit of an account is a number from 1 to 100.".into()));
-        }
+        let limit = limit_of(new.limit.unwrap_or(5))?;
         let name = new.git_name.as_deref().map(|text| author("name", text)).transpose()?;
         let email = new.git_email.as_deref().map(|text| author("address", text)).transpose()?;
         if let Some(user) = &new.os_user {
@@ -360,4 +367,11 @@ fn author<'a>(what: &str, text: &'a str) -> Result<&'a str> {
         )));
     }
     Ok(text)
+}
+fn limit_of(limit: u32) -> Result<u32> {
+    if (1..=100).contains(&limit) {
+        Ok(limit)
+    } else {
+        Err(Error::BadInput("The limit of an account is a number from 1 to 100.".into()))
+    }
 }

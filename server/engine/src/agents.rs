@@ -1,9 +1,10 @@
 //! Agents: how each one is started. An adapter knows argv, output format and limits of one program.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use opkit_domain::ids::SessionId;
-use opkit_domain::session::{AgentSpec, Identity, OutputFormat, Role};
+use opkit_domain::session::{AgentProbe, AgentSpec, Identity, OutputFormat, Role};
 
 use crate::error::{Error, Result};
 
@@ -132,6 +133,16 @@ fn demo(start: &Start<'_>) -> AgentSpec {
     }
 }
 
+/// What `opkit-session probe` tries: Claude Code exactly as sessions start it.
+pub(crate) fn claude_probe(program: &Path) -> Result<AgentProbe> {
+    let session = SessionId::from_str(&uuid::Uuid::new_v4().to_string())
+        .map_err(|error| Error::Refused(format!("No session id could be made: {error}")))?;
+    let (runner, settings) = (Path::new("opkit-session"), Path::new("settings.json"));
+    let start = Start { role: Role::Work, session: &session, script: None, runner, settings, identity: None };
+    let argv = claude(program, &start).argv;
+    Ok(AgentProbe { argv, settings: claude_settings(runner, Path::new("policy.json")).to_string() })
+}
+
 /// Claude Code headless with everything pinned that a repository or the agent itself could change.
 fn claude(program: &Path, start: &Start<'_>) -> AgentSpec {
     let tools = match start.role {
@@ -211,4 +222,17 @@ pub(crate) fn readable(program: &Path, identity: Option<&Identity>) -> Result<()
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says what it expects")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probe_tries_the_command_line_of_sessions() {
+        let probe = claude_probe(Path::new("/opt/claude")).unwrap();
+        assert!(probe.argv.windows(2).any(|pair| pair == ["--permission-mode", "dontAsk"]));
+        assert!(probe.argv.iter().any(|arg| arg == "--settings") && probe.settings.contains("PreToolUse"));
+    }
 }

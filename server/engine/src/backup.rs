@@ -247,11 +247,12 @@ impl Place {
 
     fn publish(&self) -> Result<()> {
         // Not over a file that came meanwhile.
-        fs::hard_link(&self.part, &self.file).or_else(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Err(error),
+        match fs::hard_link(&self.part, &self.file) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Err(error.into()),
             // A file system without links: the rename is the next best.
-            _ => fs::rename(&self.part, &self.file),
-        })?;
+            Err(_) => fs::rename(&self.part, &self.file)?,
+            Ok(()) => {}
+        }
         let _ = fs::remove_file(&self.part);
         fs::File::open(self.file.parent().unwrap_or(Path::new("/")))?.sync_all()?;
         Ok(())

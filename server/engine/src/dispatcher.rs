@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use opkit_domain::account_pool::{Wish, choose};
-use opkit_domain::dispatch::{self, Class, Live};
+use opkit_domain::dispatch::{self, Class, Live, Slots};
 use opkit_domain::ids::SessionId;
 use opkit_domain::objective::SubState;
 use opkit_domain::session::Role;
@@ -69,8 +69,8 @@ impl Engine {
             load.available &= !self.tmux().is_silent(&self.dirs().tmux_socket(&load.name));
         }
         let room: u32 = accounts.iter().filter(|a| a.available).map(|a| a.limit).sum();
-        let cap = setting.min(room);
-        let mut found = claim::candidates(&mut tx, cap.max(20) + 5).await?;
+        let slots = Slots::new(setting, room, accounts.iter().map(|account| account.limit).sum());
+        let mut found = claim::candidates(&mut tx, slots.total.max(20) + 5).await?;
         found.sort_by(|a, b| {
             let mut pair = [a.1.clone(), b.1.clone()];
             dispatch::order(&mut pair);
@@ -81,14 +81,14 @@ impl Engine {
         for (scope, candidate) in found {
             let objective = get(&mut tx, scope, candidate.id).await?;
             let Some(role) = state_machine::wanted(&objective.facts) else { continue };
-            if self.guard_is_broken(&objective.agent) {
+            if self.guard_is_broken(&objective.agent) || self.agent_hold(&objective.agent).is_some() {
                 continue;
             }
-            if candidate.class == Class::Queue && !dispatch::fits(cap, live, role) {
+            if candidate.class == Class::Queue && !slots.fit(live, role) {
                 // Nothing of the queue fits any more, and whatever follows is of the queue too.
                 break;
             }
-            if !dispatch::fits(cap, live, role) && room > 0 {
+            if !slots.fit(live, role) && room > 0 {
                 marked |= wait(&mut tx, &objective, Trigger::NoSlot, SubState::WaitingSlot).await?;
                 continue;
             }

@@ -196,6 +196,7 @@ struct Inner {
     start_turns: tokio::sync::Semaphore,
     /// Agents whose guard failed, with the sentence for people; nothing of them starts.
     broken_guards: Mutex<BTreeMap<String, String>>,
+    probes: crate::probed::Probes,
     /// Few at once: settling runs git.
     settle_turns: tokio::sync::Semaphore,
     /// Viewers by session.
@@ -230,6 +231,7 @@ impl Engine {
         let stored = store.setting("max_concurrent_sessions").await?.and_then(|text| text.parse().ok());
         let cap = stored.or(config.cap).unwrap_or(DEFAULT_CAP);
         let broken_guards = store.broken_guards().await?;
+        let probes = crate::probed::Probes::load(&store).await?;
         let agents = Agents::new(config.agent_claude.clone());
         let (feed, _) = broadcast::channel(1024);
         Ok(Engine(Arc::new(Inner {
@@ -253,6 +255,7 @@ impl Engine {
             settling: Mutex::default(),
             start_turns: tokio::sync::Semaphore::new(2),
             broken_guards: Mutex::new(broken_guards),
+            probes,
             settle_turns: tokio::sync::Semaphore::new(3),
             viewers: Mutex::default(),
             turns: Mutex::default(),
@@ -273,6 +276,7 @@ impl Engine {
         crate::journal::spawn(self.clone());
         crate::housekeeping::spawn(self.clone());
         crate::pool::spawn(self.clone());
+        crate::probed::spawn(self.clone());
     }
 
     /// The poller's first complete pass is over; before that nothing is claimed.
@@ -393,6 +397,9 @@ impl Engine {
     pub(crate) fn broken_guards(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
         self.0.broken_guards.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+    pub(crate) fn probes(&self) -> &crate::probed::Probes {
+        &self.0.probes
+    }
     pub(crate) fn settle_turns(&self) -> &tokio::sync::Semaphore {
         &self.0.settle_turns
     }
@@ -500,15 +507,17 @@ impl Engine {
     pub async fn wip(&self, scope: Scope) -> Result<WipView> {
         let (work, plan, review, oldest_in_queue, review_depth, needs_you) =
             self.0.store.wip_figures(scope).await?;
-        let (room, accounts_until) = self.account_room().await?;
-        let cap = self.cap_setting().min(room);
+        let (room, all, accounts_until) = self.account_room().await?;
+        let slots = opkit_domain::dispatch::Slots::new(self.cap_setting(), room, all);
         let switch = crate::kill_switch::reason(&self.0.dirs.kill_switch());
         let disabled = switch.is_some();
-        let stopped =
-            switch.or_else(|| self.broken_guards().values().next().cloned()).or_else(|| self.low_disk());
+        let stopped = switch
+            .or_else(|| self.broken_guards().values().next().cloned())
+            .or_else(|| self.low_disk())
+            .or_else(|| self.agent_hold("claude"));
         Ok(WipView {
-            cap,
-            reserve: opkit_domain::dispatch::reserve(cap),
+            cap: slots.total,
+            reserve: slots.reserve(),
             work,
             plan,
             review,

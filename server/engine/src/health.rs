@@ -136,6 +136,7 @@ impl Engine {
         } else {
             lines.push((true, "Claude Code is not set up; the demo agent needs nothing".into()));
         }
+        lines.extend(self.probe_line());
         match self.reachable().await {
             Ok(sentence) => lines.push((true, sentence)),
             Err(error) => lines.push((false, format!("The machine's sockets cannot be listed: {error}"))),
@@ -148,7 +149,11 @@ impl Engine {
                 for account in accounts {
                     // Only a person can mend a login; a cool-down ends by itself, and disabled is a choice.
                     let fine = account.state != "needs_login";
-                    let why = if account.reason.is_empty() { String::new() } else { format!(", {}", account.reason) };
+                    let why = if account.reason.is_empty() {
+                        String::new()
+                    } else {
+                        format!(", {}", account.reason)
+                    };
                     let state = account.state.replace('_', " ");
                     lines.push((fine, format!("Account {}: {state}{why}", account.name)));
                 }

@@ -39,12 +39,21 @@ pub(crate) fn spawn(engine: Engine) {
     tokio::spawn(async move {
         let mut thorough: Option<Instant> = None;
         let mut asked = false;
+        let mut first = true;
         while !engine.draining() {
             let is_thorough = asked || thorough.is_none_or(|at| at.elapsed() >= THOROUGH);
             if is_thorough {
                 thorough = Some(Instant::now());
             }
             engine.keep_house(is_thorough).await;
+            // Packing has time until the server has run for a while.
+            if is_thorough && !first {
+                match engine.tend_mirrors().await {
+                    Ok(()) => engine.tasks().ok("mirrors"),
+                    Err(error) => engine.tasks().failed("mirrors", &error),
+                }
+            }
+            first = false;
             // A person changed how long things are kept, or it is time.
             asked = tokio::time::timeout(PERIOD, engine.house_wake().notified()).await.is_ok();
         }
@@ -96,12 +105,6 @@ impl Engine {
             }
             Ok(_) => self.tasks().ok("disk budget"),
             Err(error) => self.tasks().failed("disk budget", &error),
-        }
-        if thorough {
-            match self.tend_mirrors().await {
-                Ok(()) => self.tasks().ok("mirrors"),
-                Err(error) => self.tasks().failed("mirrors", &error),
-            }
         }
     }
 
@@ -288,9 +291,19 @@ fn age(path: &Path) -> Duration {
     written.ok().and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default()
 }
 
+/// Does work that nobody waits for in a thread that everybody else goes before.
+pub(crate) async fn at_leisure<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let (done, result) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("at leisure".into()).spawn(move || {
+        // Of this thread alone; where it is refused the work is done all the same.
+        let _ = rustix::process::setpriority_process(None, 19);
+        let _ = done.send(work());
+    })?;
+    result.await.map_err(|error| Error::Internal(error.into()))
+}
+
 async fn remove(dir: PathBuf) -> Result<()> {
-    let gone = tokio::task::spawn_blocking(move || remove_tree(&dir)).await;
-    gone.map_err(|error| Error::Internal(error.into()))?.map_err(Error::from)
+    Ok(at_leisure(move || remove_tree(&dir)).await??)
 }
 
 /// Deletes a tree that nothing can reach any more. Links are deleted, never followed.

@@ -148,9 +148,11 @@ impl Engine {
     /// What sessions can still reach of the machine, for `doctor`.
     pub(crate) async fn reachable(&self) -> Result<String> {
         let Some(agent) = self.identity() else {
-            return Ok("Sessions run as the service's own user: a filter refuses them every local socket, and what \
+            return Ok(
+                "Sessions run as the service's own user: a filter refuses them every local socket, and what \
                        Landlock leaves open (modes, times and attributes of files) is open between them"
-                .into());
+                    .into(),
+            );
         };
         let Some(name) = self.store().os_users().await?.into_iter().next() else {
             return Ok("A filter refuses sessions every local socket".into());

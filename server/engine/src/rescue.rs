@@ -82,7 +82,8 @@ impl Engine {
     async fn kept_notes(&self, row: &RescueRow) -> Result<Vec<String>> {
         let args = ["log", "-1", "--no-show-signature", "--format=%b", &row.commit, "--"];
         let body = self.git().run(&self.dirs().rescue(row.repo), &args, 4096).await?.text();
-        let lines = body.lines().map(|line| line.chars().filter(|c| !c.is_control()).take(300).collect::<String>());
+        let lines =
+            body.lines().map(|line| line.chars().filter(|c| !c.is_control()).take(300).collect::<String>());
         Ok(lines.filter(|line| !line.trim().is_empty()).take(10).collect())
     }
 

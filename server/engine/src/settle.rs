@@ -92,6 +92,9 @@ impl Engine {
         if exit.guard_broken {
             self.note_broken_guard(row).await?;
         }
+        if outcome == Outcome::NeverRan {
+            self.doubt_probe(&row.agent);
+        }
         let mut found = Found::plain(outcome, detail);
         found.prepared = outcome != Outcome::NeverRan;
         found.exit = Some(exit);

@@ -113,8 +113,7 @@ impl Engine {
         });
         self.live_lines().retain(|id, _| alive.contains(id));
         // A claim may be younger than the list: a launch under way is never forgotten, and a fresh one not yet.
-        self.launches()
-            .retain(|id, at| alive.contains(id) || at.is_none_or(|at| at.elapsed() < LOCK_GRACE));
+        self.launches().retain(|id, at| alive.contains(id) || at.is_none_or(|at| at.elapsed() < LOCK_GRACE));
         for row in rows {
             let dir = self.dirs().session(&row.id);
             let entry = seen.entry(row.id.clone()).or_default();

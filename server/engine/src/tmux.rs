@@ -68,7 +68,13 @@ impl Tmux {
         })?;
         let config = dirs.run.join("tmux.conf");
         write_atomically(&config, CONFIG.as_bytes(), 0o600)?;
-        Ok(Tmux { program, config, scopes: scope::Scopes::find(), turns: Mutex::default(), silent: Mutex::default() })
+        Ok(Tmux {
+            program,
+            config,
+            scopes: scope::Scopes::find(),
+            turns: Mutex::default(),
+            silent: Mutex::default(),
+        })
     }
 
     fn turn(&self, socket: &Path) -> Arc<tokio::sync::Mutex<()>> {
@@ -136,12 +142,12 @@ impl Tmux {
         if socket.exists() && Server::recorded(socket).is_some() {
             match self.run(socket, PATIENCE, &args).await? {
                 Answer::No(text) => tracing::info!(reason = text, "a tmux server is looked after"),
-                answer => return Ok(answer),
+                answer @ (Answer::Yes(_) | Answer::Silence) => return Ok(answer),
             }
         }
         match self.ready(socket).await? {
             Answer::Yes(_) => self.run(socket, PATIENCE, &args).await,
-            answer => Ok(answer),
+            answer @ (Answer::No(_) | Answer::Silence) => Ok(answer),
         }
     }
 
@@ -186,7 +192,7 @@ impl Tmux {
             match self.run(socket, PATIENCE, &ask).await? {
                 // Something stands in the socket's place.
                 Answer::No(text) if nobody_listens(&text) => {}
-                answer => return Ok(answer),
+                answer @ (Answer::Yes(_) | Answer::No(_) | Answer::Silence) => return Ok(answer),
             }
         }
         tracing::warn!(account = account(socket), pid = server.pid, "a tmux server lost its socket");
@@ -199,7 +205,7 @@ impl Tmux {
             };
             match answer {
                 Answer::No(text) if nobody_listens(&text) && Instant::now() < deadline => {}
-                answer => return Ok(answer),
+                answer @ (Answer::Yes(_) | Answer::No(_) | Answer::Silence) => return Ok(answer),
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -212,7 +218,8 @@ impl Tmux {
         if let Some(scopes) = self.scopes.as_ref().filter(|_| new_server) {
             let argv = self.argv(socket, &args);
             let unit = scope::unit(account(socket), &format!("{}", uuid::Uuid::new_v4().simple()));
-            let answer = execute(&scopes.argv(&unit, &ENVIRONMENT, &argv), scopes.environment(), PATIENCE).await?;
+            let answer =
+                execute(&scopes.argv(&unit, &ENVIRONMENT, &argv), scopes.environment(), PATIENCE).await?;
             self.heard(socket, &answer);
             match answer {
                 Answer::No(text) => {
@@ -228,7 +235,7 @@ impl Tmux {
         match self.run(socket, PATIENCE, &args).await? {
             Answer::No(text) if text.contains("duplicate session") => Ok(Answer::Yes(text)),
             Answer::No(text) => Err(Error::Internal(anyhow::anyhow!("tmux could not be started: {text}"))),
-            answer => Ok(answer),
+            answer @ (Answer::Yes(_) | Answer::Silence) => Ok(answer),
         }
     }
 

@@ -258,11 +258,7 @@ async fn stashes_other_branches_and_what_was_reset_away_are_kept_too() {
     let setup = "echo stashed > s.txt && git add s.txt && git stash -q && git switch -q -c side && \
                  echo side > side.txt && git add side.txt && git commit -q -m side && git switch -q - && \
                  echo gone > gone.txt && git add gone.txt && git commit -q -m gone && git reset -q --hard HEAD~1";
-    let new = NewRepo {
-        source: path.display().to_string(),
-        setup: Some(setup.into()),
-        ..NewRepo::default()
-    };
+    let new = NewRepo { source: path.display().to_string(), setup: Some(setup.into()), ..NewRepo::default() };
     world.engine.add_repo(&world.owner, new).await.unwrap();
     let id = world
         .create(NewObjective { max_review_rounds: Some(1), ..bug("app", "Hides work", "asks-nothing") })
@@ -348,7 +344,9 @@ async fn the_disk_budget_holds_the_pool_back_and_says_so() {
     made_ahead(&world, 0).await;
     // Whatever housekeeping and pool do now, nothing new is made.
     set(&world, EditUpkeep { worktree_days: Some(13), ..EditUpkeep::default() }).await;
-    world.until("housekeeping is content", async || (task(&world, "disk budget").await == "ok").then_some(())).await;
+    world
+        .until("housekeeping is content", async || (task(&world, "disk budget").await == "ok").then_some(()))
+        .await;
     assert_eq!(repo(&world).await.ready, 0);
     set(&world, EditUpkeep { disk_budget_mb: Some(0), ..EditUpkeep::default() }).await;
     made_ahead(&world, 2).await;
@@ -360,10 +358,11 @@ async fn the_disk_budget_holds_the_pool_back_and_says_so() {
     let random: Vec<u8> = (0..2_u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(large.join("large"), random).unwrap();
     set(&world, EditUpkeep { disk_budget_mb: Some(1), ..EditUpkeep::default() }).await;
-    world.until("it is said", async || {
-        task(&world, "disk budget").await.contains("of a budget of 1 MB").then_some(())
-    })
-    .await;
+    world
+        .until("it is said", async || {
+            task(&world, "disk budget").await.contains("of a budget of 1 MB").then_some(())
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -162,3 +162,21 @@ fn a_session_with_the_guard_alone_runs_and_its_proof_says_so() {
     assert_eq!((proof.mode, proof.landlock_abi, proof.seccomp), (WallMode::HookOnly, 0, true));
     assert!(proof.uid != 0 && proof.tried.len() == 3, "{proof:?}");
 }
+
+#[test]
+fn a_cli_of_a_version_that_was_not_probed_is_stopped() {
+    for (probed, outcome) in [("2.1.197", Outcome::Finished), ("2.1.196", Outcome::NeverRan)] {
+        let mut place = stand_in(
+            r#"echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"Done"}'"#,
+        );
+        place.spec.agent_version = Some(probed.to_owned());
+        let exit = place.run();
+        assert_eq!(exit.outcome, outcome, "{}", exit.detail);
+        assert_eq!(
+            exit.detail.contains("opkit doctor --agent"),
+            outcome == Outcome::NeverRan,
+            "{}",
+            exit.detail
+        );
+    }
+}

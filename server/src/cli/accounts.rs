@@ -31,10 +31,20 @@ pub(super) async fn run(client: &Client, data: &Path, command: AccountsCommand) 
         AccountsCommand::Add(args) => add(client, data, args).await,
         AccountsCommand::Disable { name } => set(client, data, &name, false).await,
         AccountsCommand::Enable { name } => set(client, data, &name, true).await,
+        AccountsCommand::Limit { name, limit } => set_limit(client, data, &name, limit).await,
         AccountsCommand::Key { name, stdin: _ } => key(client, data, &name).await,
         AccountsCommand::Test { name } => test(client, data, &name).await,
         AccountsCommand::Login { name } => login(client, data, &name).await,
     }
+}
+
+async fn set_limit(client: &Client, data: &Path, name: &str, limit: u32) -> anyhow::Result<ExitCode> {
+    let path = format!("/control/v1/accounts/{}/limit", name_in_path(name)?);
+    if let Reached::NoServer = client.try_call(Method::POST, &path, Some(json!({"limit": limit}))).await? {
+        open_existing(data).await?.limit_account(&me(), name, limit).await?;
+    }
+    say(format!("{name} takes {limit} {} at once.", if limit == 1 { "session" } else { "sessions" }));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The name as it stands in an address; whether there is such an account the server says.

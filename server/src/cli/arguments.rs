@@ -46,6 +46,9 @@ pub(super) enum Command {
         /// Try every known way out of a session's walls, as the agents' user, and print what the kernel answered
         #[arg(long)]
         wall: bool,
+        /// Try whether the agent's CLI keeps the promises that sessions rely on, with a stand-in for the model
+        #[arg(long, conflicts_with = "wall")]
+        agent: bool,
     },
     /// Stop every session and let nothing new start
     StopAll,
@@ -171,6 +174,13 @@ pub(super) enum AccountsCommand {
     Enable {
         /// Its name
         name: String,
+    },
+    /// Change how many sessions an account takes at once; live ones go on
+    Limit {
+        /// Its name
+        name: String,
+        /// Sessions at once, 1 to 100
+        limit: u32,
     },
     /// Store an API key or a long-lived token for an account
     Key {

@@ -20,6 +20,7 @@ pub(super) fn control_routes() -> Vec<Route> {
         row(Method::POST, "/control/v1/accounts", post(add)),
         row(Method::POST, "/control/v1/provision", post(provision)),
         row(Method::POST, "/control/v1/accounts/{id}/key", post(key)),
+        row(Method::POST, "/control/v1/accounts/{id}/limit", post(limit)),
         row(Method::GET, "/control/v1/accounts/{id}/test", get(test)),
         row(Method::GET, "/control/v1/accounts/{id}/login", get(login)),
     ]
@@ -61,6 +62,22 @@ async fn key(
     Input(new): Input<Key>,
 ) -> Result<Json<Value>, Problem> {
     door.engine().store_account_key(&actor, &name, &new.key).await?;
+    Ok(Json(json!({})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    limit: u32,
+}
+
+async fn limit(
+    State(door): State<Door>,
+    Who(actor): Who,
+    NamePath(name): NamePath,
+    Input(wish): Input<Limit>,
+) -> Result<Json<Value>, Problem> {
+    door.engine().limit_account(&actor, &name, wish.limit).await?;
     Ok(Json(json!({})))
 }
 

@@ -152,16 +152,18 @@ fn unpack(file: &Path, data: &Path) -> Result<Manifest> {
             continue;
         }
         let target = data.join(allowed(file, &name)?);
-        match entry.header().entry_type() {
-            tar::EntryType::Directory => directory(&target, &name)?,
-            tar::EntryType::Regular => {
-                directory(target.parent().unwrap_or(data), name.parent().unwrap_or(Path::new("")))?;
-                let run = entry.header().mode().map_err(broken)? & 0o100 != 0 && name.starts_with(SAMPLE);
-                let bits = if is_open(&name) { 0o644 } else { 0o600 } | if run { 0o111 } else { 0 };
-                io::copy(&mut entry, &mut new_file(&target, bits)?).map_err(broken)?;
-            }
-            _ => return Err(no_backup(file, &format!("{} is neither file nor directory", name.display()))),
+        let kind = entry.header().entry_type();
+        if kind.is_dir() {
+            directory(&target, &name)?;
+            continue;
         }
+        if !kind.is_file() {
+            return Err(no_backup(file, &format!("{} is neither file nor directory", name.display())));
+        }
+        directory(target.parent().unwrap_or(data), name.parent().unwrap_or(Path::new("")))?;
+        let run = entry.header().mode().map_err(broken)? & 0o100 != 0 && name.starts_with(SAMPLE);
+        let bits = if is_open(&name) { 0o644 } else { 0o600 } | if run { 0o111 } else { 0 };
+        io::copy(&mut entry, &mut new_file(&target, bits)?).map_err(broken)?;
     }
     if !whole || !data.join("db/opkit.db").exists() {
         return Err(no_backup(file, "its end is missing"));

@@ -10,7 +10,7 @@ use opkit_domain::view::DiskUse;
 
 use crate::clock::now_ms;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Files after which a count for nobody in particular makes a pause.
 const BREATH: u32 = 500;
@@ -39,8 +39,7 @@ impl Engine {
     /// Counts what the data directory holds. It reads every directory, so pages show what was counted last.
     pub async fn disk_use(&self) -> Result<DiskUse> {
         let root = self.dirs().root.clone();
-        let counted = tokio::task::spawn_blocking(move || count(&root)).await;
-        let mut disk = counted.map_err(|error| Error::Internal(error.into()))??;
+        let mut disk = super::at_leisure(move || count(&root)).await??;
         disk.budget = self.disk_budget().await?;
         disk.free = self.disk_free();
         disk.at = now_ms();

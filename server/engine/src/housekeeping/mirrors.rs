@@ -55,7 +55,8 @@ impl Engine {
     }
 
     /// Packs what is loose. Nothing is ever pruned from a mirror: every checkout borrows its objects, and what no
-    /// branch names any more may be what somebody's work stands on.
+    /// branch names any more may be what somebody's work stands on. So this needs no turn: whoever fetches meanwhile
+    /// adds, and this takes nothing away.
     pub(super) async fn tend_mirrors(&self) -> Result<()> {
         for repo in self.store().all_repos().await? {
             let mirror = self.dirs().mirror(repo.id());
@@ -68,10 +69,7 @@ impl Engine {
 
     async fn pack_mirror(&self, repo: &RepoRow, mirror: &Path) -> Result<()> {
         let text = mirror.to_string_lossy();
-        let packed = {
-            let _turn = self.repo_turn(repo.id()).await;
-            self.git().quietly(&["--git-dir", &text, "repack", "-q", "-d", "--geometric=2"]).await?
-        };
+        let packed = self.git().quietly(&["--git-dir", &text, "repack", "-q", "-d", "--geometric=2"]).await?;
         if !packed.ok {
             return Err(failure(&packed));
         }

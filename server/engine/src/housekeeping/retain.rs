@@ -12,7 +12,7 @@ use opkit_domain::view::Upkeep;
 use super::{note, remove};
 use crate::clock::now_ms;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::git::failure;
 use crate::rescue::DAY_MS;
 use crate::store::events::append;
@@ -76,9 +76,7 @@ impl Engine {
             return Ok(Some("what was not committed did not reach the rescue repository.".into()));
         }
         let worktree = self.dirs().worktree(kept.id);
-        let newest = tokio::task::spawn_blocking(move || newest(&worktree))
-            .await
-            .map_err(|error| Error::Internal(error.into()))?;
+        let newest = super::at_leisure(move || newest(&worktree)).await?;
         Ok((newest > ended / 1000 + 1).then(|| "something in it changed after its last session.".into()))
     }
 
@@ -125,9 +123,9 @@ impl Engine {
         for repo in touched {
             let rescue = self.dirs().rescue(repo);
             let text = rescue.to_string_lossy();
-            let _turn = self.repo_turn(repo).await;
-            // What just arrived and has no ref yet is younger than a day.
-            let packed = self.git().quietly(&["--git-dir", &text, "gc", "-q", "--prune=1.day.ago"]).await?;
+            // What just arrived and has no ref yet is younger than a day; refs are left alone, so nobody waits for us.
+            let gc = ["-c", "gc.packRefs=false", "--git-dir", &text, "gc", "-q", "--prune=1.day.ago"];
+            let packed = self.git().quietly(&gc).await?;
             if !packed.ok {
                 return Err(failure(&packed));
             }

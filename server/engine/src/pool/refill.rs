@@ -9,8 +9,8 @@ use opkit_domain::session::Identity;
 use super::checkout::Pace;
 use super::{DEFAULT_SIZE, Mark, Place, own_uid};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
-use crate::housekeeping::{blocks, remove_tree};
+use crate::error::Result;
+use crate::housekeeping::{at_leisure, blocks, remove_tree};
 use crate::store::repositories::RepoRow;
 
 /// Somebody always wakes it; this is for what nobody thought of.
@@ -70,8 +70,7 @@ impl Engine {
     async fn bury(&self) -> Result<()> {
         loop {
             let Some(dir) = self.pool().dead().pop() else { return Ok(()) };
-            let gone = tokio::task::spawn_blocking(move || remove_tree(&dir)).await;
-            gone.map_err(|error| Error::Internal(error.into()))??;
+            at_leisure(move || remove_tree(&dir)).await??;
         }
     }
 
@@ -165,9 +164,7 @@ impl Engine {
         identity: Option<&Identity>,
     ) -> Result<()> {
         let dir = place.dir.clone();
-        let bytes = tokio::task::spawn_blocking(move || blocks(&dir))
-            .await
-            .map_err(|error| Error::Internal(error.into()))?;
+        let bytes = at_leisure(move || blocks(&dir)).await?;
         let uid = identity.map_or_else(own_uid, |identity| identity.uid);
         let mark = Mark { commit: commit.to_owned(), uid, bytes, boot: self.pool().boot.clone() };
         self.pool().put(repo.id(), &place.dir, mark)?;

@@ -32,7 +32,8 @@ impl Engine {
 
     /// Gives a session the login of an account that has no key.
     pub(super) fn lend_login(&self, row: &SessionRow) -> Result<()> {
-        if row.agent != "claude" || self.credential(&row.account, row.os_user.as_deref()) != Credential::Login {
+        if row.agent != "claude" || self.credential(&row.account, row.os_user.as_deref()) != Credential::Login
+        {
             return Ok(());
         }
         let Some(dir) = self.login_dir(&row.account, row.os_user.as_deref()) else { return Ok(()) };
@@ -75,7 +76,8 @@ fn read(dir: &Path) -> Result<Vec<u8>> {
 
 /// A JSON object, which is all that can be told.
 fn is_login(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(bytes).is_ok_and(|map| !map.is_empty())
+    serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(bytes)
+        .is_ok_and(|map| !map.is_empty())
 }
 
 /// Replaces the login in an account's home by descriptors: the home is the account's own to change.

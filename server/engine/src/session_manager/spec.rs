@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use opkit_domain::objective::Gate;
-use opkit_domain::view::Credential;
 use opkit_domain::session::{
     Floor, FloorCommand, FloorWhen, GuardPolicy, Role, RunLimits, RunSpec, SYSTEM_READS, Step, WallSpec,
     files,
 };
+use opkit_domain::view::Credential;
 
 use super::give_file;
 use crate::agents::{Start, claude_settings};
@@ -145,6 +145,7 @@ impl Engine {
             policy: Some(places.policy),
             // The limit counts per user: only a user of the account's own may have one.
             processes: row.os_user.is_some().then_some(PROCESSES),
+            agent_version: self.probed_version(&row.agent)?,
             cwd: places.cwd,
             agent,
         })

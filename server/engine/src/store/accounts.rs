@@ -220,6 +220,22 @@ impl Store {
         Ok(())
     }
 
+    /// Changes how many sessions an account takes at once.
+    pub(crate) async fn set_account_limit(&self, by: &Actor, name: &str, limit: u32) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let done = sqlx::query("UPDATE account SET session_limit = $2 WHERE name = $1")
+            .bind(name)
+            .bind(limit)
+            .execute(&mut *tx)
+            .await?;
+        if done.rows_affected() == 0 {
+            return Err(no_account(name));
+        }
+        audit_in(&mut tx, by.scope, &by.name, "account_limit", name, &json!({ "limit": limit })).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
     /// Notes whether a login directory is an account's only credential.
     pub(crate) async fn set_login_only(&self, name: &str, login_only: bool) -> Result<()> {
         let mut tx = self.begin().await?;

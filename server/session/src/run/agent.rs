@@ -36,6 +36,8 @@ struct AgentReader {
     result_seen: Option<Instant>,
     /// The guard failed while nobody had asked the session to end.
     broken: Option<String>,
+    /// The version of the CLI that was probed.
+    expected: Option<String>,
 }
 
 impl Reader for AgentReader {
@@ -58,6 +60,9 @@ impl Reader for AgentReader {
 
     fn wants_stop(&mut self, facts: &Facts) -> Option<Stop> {
         self.look_for_proof();
+        if let Some(detail) = other_version(self.expected.as_deref(), facts) {
+            return Some(Stop { outcome: Outcome::NeverRan, detail });
+        }
         self.broken = self.renderer.broken_guard(facts, Instant::now());
         if let Some(why) = &self.broken {
             return Some(Stop { outcome: Outcome::Failed, detail: why.clone() });
@@ -72,6 +77,17 @@ impl Reader for AgentReader {
     fn guard_is_broken(&self) -> bool {
         self.broken.is_some()
     }
+}
+
+/// Why a CLI of another version than the probed one must not go on.
+fn other_version(expected: Option<&str>, facts: &Facts) -> Option<String> {
+    let (expected, found) = (expected?, facts.version.as_deref()?);
+    (expected != found).then(|| {
+        let found = super::clean::plain(found, 40);
+        format!(
+            "The agent's CLI is version {found}; only {expected} was probed. Run on the machine: opkit doctor --agent"
+        )
+    })
 }
 
 impl AgentReader {
@@ -118,6 +134,7 @@ impl Runner {
             err: Lines::new(PLAIN_LINE_BYTES),
             result_seen: None,
             broken: None,
+            expected: self.spec.agent_version.clone(),
         };
         if let Some(stdout) = &stdout {
             // A wider pipe lets a burst pass while the disk is busy; refused above the user's share, which is fine.

@@ -32,6 +32,8 @@ pub(super) struct Facts {
     pub(super) last_denial: Option<String>,
     /// How often the guard was asked and did not answer.
     pub(super) guard_failures: u32,
+    /// The version that the real CLI says it is.
+    pub(super) version: Option<String>,
     /// What the guard did that a guard never does, for people: "it left with status 1".
     pub(super) guard_gone: Option<String>,
     /// Calls that succeeded though the guard had not allowed them.

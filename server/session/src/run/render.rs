@@ -98,7 +98,7 @@ impl Renderer {
         match (head.kind.as_ref(), head.subtype.as_deref().unwrap_or("")) {
             ("assistant", _) => self.turn(parse(text)?, true, out, facts),
             ("user", _) => self.turn(parse(text)?, false, out, facts),
-            ("system", "init") => self.init(&parse(text)?, out),
+            ("system", "init") => self.init(&parse(text)?, out, facts),
             ("system", "hook_started") => {
                 let hook: HookStarted = parse(text)?;
                 if hook.hook_event == "PreToolUse" {
@@ -115,8 +115,9 @@ impl Renderer {
         }
     }
 
-    fn init(&mut self, init: &Init, out: &mut Record) -> Option<()> {
+    fn init(&mut self, init: &Init, out: &mut Record, facts: &mut Facts) -> Option<()> {
         self.watch_guard = init.claude_code_version.is_some();
+        facts.version.clone_from(&init.claude_code_version);
         let agent = match (&init.claude_code_version, &init.agent) {
             (Some(version), _) => format!("Claude Code {version}"),
             (None, Some(agent)) => agent.clone(),

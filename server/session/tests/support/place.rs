@@ -242,6 +242,7 @@ fn spec(root: &Path, script: &str, write: Vec<PathBuf>) -> RunSpec {
             prove_no_connect: vec![at("run/control.sock")],
         },
         processes: None,
+        agent_version: None,
         policy: Some(at("policy")),
         limits: RunLimits {
             wall_clock_s: 60,

@@ -1,0 +1,87 @@
+//! The probe of an agent's CLI: stand-ins that keep no promise, and (optional) the real one.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use opkit_domain::session::{AgentProbe, ProbeReport};
+use serde_json::json;
+
+/// As sessions start Claude Code.
+fn spec(program: &str, mode: &str) -> AgentProbe {
+    let line = format!(
+        "{program} -p --setting-sources _ --settings _ --strict-mcp-config --tools Bash,Edit,Read,Write,Glob,Grep \
+         --permission-mode {mode} --session-id _ --output-format stream-json --verbose --include-hook-events"
+    );
+    let argv = line.split_whitespace().map(str::to_owned);
+    let mut argv: Vec<String> = argv.collect();
+    if let Some(at) = argv.iter().position(|arg| arg == "--setting-sources") {
+        argv[at + 1].clear();
+    }
+    let hook = json!([{"matcher": "*", "hooks": [{"type": "command", "command": "", "timeout": 20}]}]);
+    let settings = json!({
+        "disableAllHooks": false,
+        "env": {"CLAUDE_CODE_SIMPLE": "0", "CLAUDE_CODE_SAFE_MODE": "0"},
+        "hooks": {"PreToolUse": hook.clone(), "PostToolUse": hook.clone(), "PostToolUseFailure": hook},
+    });
+    AgentProbe { argv, settings: settings.to_string() }
+}
+
+fn probe(input: &str) -> (Option<i32>, Option<ProbeReport>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_opkit-session"));
+    let mut child = command
+        .arg("probe")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
+    let output = child.wait_with_output().expect("it ends");
+    (output.status.code(), serde_json::from_slice(&output.stdout).ok())
+}
+
+fn probe_cli(program: &str, mode: &str) -> (Option<i32>, ProbeReport) {
+    let (code, report) = probe(&serde_json::to_string(&spec(program, mode)).expect("JSON"));
+    (code, report.expect("a report"))
+}
+
+#[test]
+fn a_cli_that_does_nothing_keeps_no_promise() {
+    for program in ["/bin/true", "/no/such/cli"] {
+        let (code, report) = probe_cli(program, "dontAsk");
+        assert_eq!(code, Some(1), "{program}");
+        assert!(report.checks.len() >= 8 && report.checks.iter().all(|check| !check.holds), "{report:?}");
+        assert!(!report.holds() && report.version.is_empty());
+    }
+}
+
+#[test]
+fn a_spec_that_is_not_understood_is_refused() {
+    let mut no_guard = spec("/bin/true", "dontAsk");
+    no_guard.settings = r#"{"hooks":{}}"#.to_owned();
+    for input in ["", "{}", "[]"] {
+        assert_eq!(probe(input).0, Some(2), "{input}");
+    }
+    let (code, report) = probe(&serde_json::to_string(&no_guard).expect("JSON"));
+    assert_eq!(code, Some(1));
+    assert!(report.is_some_and(|report| report.checks.iter().all(|check| check.detail.contains("no guard"))));
+}
+
+#[test]
+fn optional_the_real_cli_keeps_its_promises_and_the_probe_sees_when_not() {
+    let Some(program) = std::env::var_os("OPKIT_TEST_CLAUDE").filter(|path| !path.is_empty()) else {
+        eprintln!("skipped: OPKIT_TEST_CLAUDE is not set to the path of a Claude Code binary");
+        return;
+    };
+    let program = program.to_str().expect("a path in UTF-8");
+    let (code, report) = probe_cli(program, "dontAsk");
+    assert!(code == Some(0) && report.holds(), "{report:#?}");
+    // In this mode a guard that fails lets the call through: never to be used, and seen by the probe.
+    let (code, report) = probe_cli(program, "bypassPermissions");
+    assert_eq!(code, Some(1));
+    let broken = report.checks.iter().filter(|check| !check.holds).count();
+    assert_eq!(
+        broken,
+        report.checks.iter().filter(|check| check.what.contains("lets nothing through")).count()
+    );
+}
