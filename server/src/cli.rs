@@ -63,7 +63,7 @@ fn execute(cli: Cli, criteria: Vec<opkit_domain::objective::Criterion>) -> anyho
             }
             Command::Accounts { command } => accounts::run(&client, &data, command).await,
             Command::Doctor { wall: true, .. } => machine::doctor_wall(),
-            Command::Doctor { agent: true, .. } => machine::doctor_agent(&data),
+            Command::Doctor { agent: true, .. } => machine::doctor_agent(&client, &data).await,
             Command::Doctor { .. } => machine::doctor(&client, &data).await,
             Command::StopAll => machine::stop_all(&client, &data).await,
             Command::Enable => machine::enable(&client, &data).await,

@@ -461,6 +461,9 @@ pub struct AgentProbe {
     pub argv: Vec<String>,
     /// The CLI's settings as JSON, with the guard as `PreToolUse` hook; the probe puts its own guards there.
     pub settings: String,
+    /// Its environment, beside its places, the model's address and a key.
+    #[serde(default)]
+    pub env: Vec<(String, String)>,
     /// The wall it is tried behind.
     #[serde(default = "enforced")]
     pub mode: WallMode,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use opkit_domain::ids::SessionId;
-use opkit_domain::session::{AgentProbe, AgentSpec, Identity, OutputFormat, Role};
+use opkit_domain::session::{AgentProbe, AgentSpec, Identity, OutputFormat, Role, SYSTEM_READS, WallMode};
 
 use crate::error::{Error, Result};
 
@@ -28,6 +28,15 @@ pub const DEMO_SCRIPTS: &[&str] = &[
     "wrong-nonce",
     "prose",
     "reviewer-crashes",
+];
+
+/// What every session of Claude Code has in its environment, beside its places and its credential.
+pub(crate) const CLAUDE_ENV: [(&str, &str); 5] = [
+    ("CLAUDE_CODE_SIMPLE", "0"),
+    ("CLAUDE_CODE_MAX_RETRIES", "1"),
+    ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+    ("DISABLE_AUTOUPDATER", "1"),
+    ("DISABLE_TELEMETRY", "1"),
 ];
 
 /// The agents that this installation knows.
@@ -134,13 +143,21 @@ fn demo(start: &Start<'_>) -> AgentSpec {
 }
 
 /// What `opkit-session probe` tries: Claude Code exactly as sessions start it.
-pub(crate) fn claude_probe(program: &Path) -> Result<AgentProbe> {
+pub(crate) fn claude_probe(program: &Path, mode: WallMode) -> Result<AgentProbe> {
     let session = SessionId::from_str(&uuid::Uuid::new_v4().to_string())
         .map_err(|error| Error::Refused(format!("No session id could be made: {error}")))?;
     let (runner, settings) = (Path::new("opkit-session"), Path::new("settings.json"));
     let start = Start { role: Role::Work, session: &session, script: None, runner, settings, identity: None };
-    let argv = claude(program, &start).argv;
-    Ok(AgentProbe { argv, settings: claude_settings(runner, Path::new("policy.json")).to_string() })
+    let real = program.canonicalize().ok();
+    let dirs = [Some(program), real.as_deref()].into_iter().flatten().filter_map(Path::parent);
+    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    Ok(AgentProbe {
+        argv: claude(program, &start).argv,
+        settings: claude_settings(runner, Path::new("policy.json")).to_string(),
+        env: [("PATH", crate::programs::PATH)].into_iter().chain(CLAUDE_ENV).map(own).collect(),
+        mode,
+        read: SYSTEM_READS.iter().map(PathBuf::from).chain(dirs.map(Path::to_owned)).collect(),
+    })
 }
 
 /// Claude Code headless with everything pinned that a repository or the agent itself could change.
@@ -231,7 +248,8 @@ mod tests {
 
     #[test]
     fn the_probe_tries_the_command_line_of_sessions() {
-        let probe = claude_probe(Path::new("/opt/claude")).unwrap();
+        let probe = claude_probe(Path::new("/opt/claude"), WallMode::Enforced).unwrap();
+        assert!(probe.read.contains(&PathBuf::from("/opt")));
         assert!(probe.argv.windows(2).any(|pair| pair == ["--permission-mode", "dontAsk"]));
         assert!(probe.argv.iter().any(|arg| arg == "--settings") && probe.settings.contains("PreToolUse"));
     }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use opkit_domain::access::{Access, Actor};
-use opkit_domain::session::{AgentProbe, ProbeReport, SYSTEM_READS};
+use opkit_domain::session::ProbeReport;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use tokio::io::AsyncWriteExt;
@@ -288,7 +288,7 @@ impl Engine {
         // Before it runs: a program that is replaced meanwhile is probed again.
         let of = self.probe_stamp(program);
         let dir = self.probe_dir().await?;
-        let spec = serde_json::to_vec(&self.probe_spec(program)?)?;
+        let spec = serde_json::to_vec(&claude_probe(program, self.wall_mode())?)?;
         let output = run(self.runner(), &dir, &spec).await?;
         let report: ProbeReport = serde_json::from_slice(&output.stdout).map_err(|_| {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -307,14 +307,6 @@ impl Engine {
             of,
             cases: report.checks.into_iter().map(case).collect(),
         })
-    }
-
-    /// What sessions get, and the places that they may read on every machine.
-    fn probe_spec(&self, program: &Path) -> Result<AgentProbe> {
-        let mut read: Vec<PathBuf> = SYSTEM_READS.iter().map(PathBuf::from).collect();
-        read.extend(program.parent().map(Path::to_owned));
-        read.extend(program.canonicalize().ok().as_deref().and_then(Path::parent).map(Path::to_owned));
-        Ok(AgentProbe { mode: self.wall_mode(), read, ..claude_probe(program)? })
     }
 
     /// An empty place for a probe, without what an earlier one left.

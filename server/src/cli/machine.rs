@@ -2,15 +2,14 @@
 //!
 //! Those that a person needs before or without a server open the data themselves, under its lock.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use axum::http::Method;
-use opkit_domain::session::ProbeReport;
 use opkit_domain::view::{DiskUse, EditUpkeep, Upkeep};
-use opkit_engine::Engine;
+use opkit_engine::{Engine, Probed};
 use serde_json::{Value, json};
 
 use super::arguments::{RepoArgs, RepoSetArgs, SetupArgs, TokenArgs, UpkeepArgs};
@@ -213,40 +212,22 @@ pub(super) fn doctor_wall() -> anyhow::Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// `doctor --agent`: tries Claude Code as sessions start it, and keeps the version that kept its promises. From
-/// then on sessions start only with that version.
-pub(super) fn doctor_agent(data: &Path) -> anyhow::Result<ExitCode> {
-    let config = crate::config::engine(data, "")?;
-    let Some(claude) = config.agent_claude else {
-        bail!("Claude Code is not set up here. Name its program with OPKIT_CLAUDE");
-    };
-    let spec = opkit_engine::claude_probe(&claude)?;
-    let mut command = std::process::Command::new(&config.session_binary);
-    let piped = std::process::Stdio::piped;
-    let mut child =
-        command.arg("probe").stdin(piped()).stdout(piped()).spawn().context("the probe does not start")?;
-    if let Some(mut input) = child.stdin.take() {
-        input.write_all(&serde_json::to_vec(&spec)?)?;
+/// `doctor --agent`: probes Claude Code as sessions start it. From then on only that version starts.
+pub(super) async fn doctor_agent(client: &Client, data: &Path) -> anyhow::Result<ExitCode> {
+    let probed: Probed =
+        match client.try_call(Method::POST, "/control/v1/agent-probe", Some(json!({}))).await? {
+            Reached::Yes(answer) => {
+                serde_json::from_value(answer).context("the server's answer is not understood")?
+            }
+            Reached::NoServer => open(data).await?.probe_agent(&me()).await?,
+        };
+    say(plain(&format!("{}, {}", probed.name(), probed.program)));
+    for case in &probed.cases {
+        let detail = if case.detail.is_empty() { String::new() } else { format!(": {}", case.detail) };
+        say(plain(&format!("{} {}{detail}", if case.fine { "ok" } else { "!!" }, case.name)));
     }
-    let output = child.wait_with_output()?;
-    let report: ProbeReport =
-        serde_json::from_slice(&output.stdout).context("the probe found nothing out")?;
-    let version = if report.version.is_empty() { "of an unknown version" } else { &report.version };
-    say(plain(&format!("Claude Code {version}, {}", claude.display())));
-    for check in &report.checks {
-        let detail = if check.detail.is_empty() { String::new() } else { format!(": {}", check.detail) };
-        say(plain(&format!("{} {}{detail}", if check.holds { "ok" } else { "!!" }, check.what)));
-    }
-    if data.is_dir() {
-        let file = opkit_engine::probe_file(data);
-        if let Some(dir) = file.parent() {
-            std::fs::create_dir_all(dir).context("the result cannot be kept")?;
-        }
-        let new = file.with_extension("new");
-        std::fs::write(&new, serde_json::to_vec(&report)?).context("the result cannot be kept")?;
-        std::fs::rename(&new, &file).context("the result cannot be kept")?;
-    }
-    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    say(plain(&probed.summary()));
+    Ok(if probed.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// `stop-all`: works without a server too, because sessions live without it.

@@ -45,6 +45,7 @@ fn own_routes() -> Vec<Route> {
     let mut table = super::accounts::control_routes();
     table.extend([
         Route { method: Method::GET, path: "/control/v1/doctor", handler: get(doctor) },
+        Route { method: Method::POST, path: "/control/v1/agent-probe", handler: post(agent_probe) },
         Route { method: Method::POST, path: "/control/v1/owner", handler: post(owner) },
         Route { method: Method::POST, path: "/control/v1/tokens", handler: post(token) },
         Route { method: Method::POST, path: "/control/v1/enable", handler: post(enable) },
@@ -85,6 +86,14 @@ pub(crate) fn local_actor(uid: u32) -> Actor {
 async fn doctor(State(door): State<Door>) -> Json<Value> {
     let checks = door.engine().doctor().await;
     Json(json!(checks))
+}
+
+async fn agent_probe(
+    State(door): State<Door>,
+    Who(actor): Who,
+    Input(_): Input<Nothing>,
+) -> Result<Json<opkit_engine::Probed>, Problem> {
+    Ok(Json(door.engine().probe_agent(&actor).await?))
 }
 
 #[derive(Deserialize)]

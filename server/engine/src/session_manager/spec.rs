@@ -257,13 +257,7 @@ impl Engine {
             add("OPKIT_TOKEN_FILE", text(&places.home.join("token")));
         }
         if row.agent == "claude" {
-            for (name, value) in [
-                ("CLAUDE_CODE_SIMPLE", "0"),
-                ("CLAUDE_CODE_MAX_RETRIES", "1"),
-                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-                ("DISABLE_AUTOUPDATER", "1"),
-                ("DISABLE_TELEMETRY", "1"),
-            ] {
+            for (name, value) in crate::agents::CLAUDE_ENV {
                 add(name, value.to_owned());
             }
             add("CLAUDE_CONFIG_DIR", text(&self.claude_config(row)));
