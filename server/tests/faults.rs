@@ -101,7 +101,7 @@ fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
             _ => Ok(answer),
         }
     });
-    assert_eq!(refused.status, 409, "{}", refused.body);
+    assert_eq!(refused.status, 507, "{}", refused.body);
     assert!(refused.body.contains("The disk is full"), "{}", refused.body);
     assert_eq!(fleet.server.get("/healthz").status, 200);
     assert_eq!(fleet.objective(id)["status"], "working", "reading goes on");

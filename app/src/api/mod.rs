@@ -13,7 +13,7 @@ pub(crate) mod door {
 
     use leptos::prelude::{ServerFnError, use_context};
     use opkit_domain::access::Actor;
-    use opkit_engine::{Engine, Error};
+    use opkit_engine::{DiskFull, Engine, Error};
     use serde::Serialize;
 
     use super::{Answer, Refusal, Why};
@@ -24,6 +24,9 @@ pub(crate) mod door {
                 Error::NotFound(_) => Why::NotFound,
                 Error::Conflict(_) => Why::Conflict,
                 Error::Refused(_) | Error::BadInput(_) | Error::Forbidden(_) => Why::Refused,
+                Error::Internal(source) if source.is::<DiskFull>() => {
+                    return Refusal::new(Why::Refused, source.to_string());
+                }
                 Error::Internal(source) => {
                     tracing::error!(error = format!("{source:#}"), "a page's call failed");
                     return Refusal::new(

@@ -26,15 +26,17 @@ pub enum Error {
 /// The result of every use case.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What people read when nothing can be written.
-const DISK_FULL: &str = "The disk is full, so nothing can be stored. Free some space; it goes on by itself.";
+/// The reason inside [`Error::Internal`] when there is no room: no fault of ours, and people can mend it.
+#[derive(Debug, thiserror::Error)]
+#[error("The disk is full, so nothing can be stored. Free some space; it goes on by itself.")]
+pub struct DiskFull;
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         // SQLITE_FULL; the low byte of an extended code is the code.
         let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
         if code.is_some_and(|code| code & 0xff == 13) {
-            return Error::Refused(DISK_FULL.into());
+            return Error::Internal(DiskFull.into());
         }
         Error::Internal(anyhow::Error::new(error).context("the database refused a statement"))
     }
@@ -43,7 +45,7 @@ impl From<sqlx::Error> for Error {
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::StorageFull {
-            return Error::Refused(DISK_FULL.into());
+            return Error::Internal(DiskFull.into());
         }
         Error::Internal(error.into())
     }

@@ -7,9 +7,9 @@ mod mirrors;
 mod retain;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use opkit_domain::access::{Access, Actor};
 use opkit_domain::ids::ObjectiveId;
@@ -287,8 +287,8 @@ fn names(dir: &Path) -> Result<Vec<String>> {
 
 /// How long ago something was last written; a time in the future counts as now.
 fn age(path: &Path) -> Duration {
-    let written = fs::symlink_metadata(path).and_then(|meta| meta.modified());
-    written.ok().and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default()
+    let written = fs::symlink_metadata(path).map_or(i64::MAX, |meta| meta.mtime());
+    Duration::from_secs(u64::try_from((now_ms() / 1000).saturating_sub(written)).unwrap_or(0))
 }
 
 /// Does work that nobody waits for in a thread that everybody else goes before.

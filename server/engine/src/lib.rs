@@ -42,7 +42,7 @@ pub use agents::DEMO_SCRIPTS;
 pub use backup::{BackedUp, NewBackup, Restored, restore};
 pub use clock::now_ms;
 pub use engine::{Config, EditRepo, Engine, ListQuery, Moved, NewRepo, SessionCall, SessionQuery};
-pub use error::{Error, Result};
+pub use error::{DiskFull, Error, Result};
 pub use feed::FeedStream;
 pub use probed::{Probed, ProbedCase};
 pub use store::cards::ObjectiveFields;

@@ -8,7 +8,7 @@
 mod checkout;
 mod refill;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,6 +42,8 @@ pub(crate) struct Pool {
     hurry: Notify,
     /// Something was taken, or a base may have moved.
     wake: Notify,
+    /// Where; none = everywhere.
+    wanted: Mutex<Option<HashSet<RepositoryId>>>,
     /// What people should know of a base: the commit, and sentences.
     notes: Mutex<HashMap<RepositoryId, (String, Vec<String>)>>,
     /// Left half made by the process before; deleted when there is time.
@@ -102,6 +104,7 @@ impl Pool {
             waiting: AtomicU32::new(0),
             hurry: Notify::new(),
             wake: Notify::new(),
+            wanted: Mutex::new(None),
             notes: Mutex::default(),
             dead: Mutex::default(),
         };
@@ -166,13 +169,31 @@ impl Pool {
     pub(crate) fn base_is(&self, id: RepositoryId, commit: &str) {
         let is_stale = |shelf: &Shelf| shelf.ready.iter().any(|entry| entry.mark.commit != commit);
         if self.shelves().get(&id).is_some_and(is_stale) {
-            self.look();
+            self.look_at(id);
         }
     }
 
-    /// The refill task looks soon.
+    /// The refill task looks at everything soon.
     pub(crate) fn look(&self) {
+        *self.wanted() = None;
         self.wake.notify_one();
+    }
+
+    /// The refill task looks at one repository soon.
+    fn look_at(&self, id: RepositoryId) {
+        self.mark(id);
+        self.wake.notify_one();
+    }
+
+    /// The refill task looks at one repository when somebody wakes it.
+    fn mark(&self, id: RepositoryId) {
+        if let Some(some) = self.wanted().as_mut() {
+            some.insert(id);
+        }
+    }
+
+    fn wanted(&self) -> std::sync::MutexGuard<'_, Option<HashSet<RepositoryId>>> {
+        self.wanted.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn wait(&self) -> Waiting<'_> {
@@ -236,7 +257,7 @@ impl Pool {
         }
         fs::rename(dir, &bin)?;
         self.dead().push(bin);
-        self.look();
+        self.wake.notify_one();
         Ok(())
     }
 }
@@ -276,7 +297,7 @@ impl Engine {
         if let Some(entry) = self.pool().take(repo.id(), commit, uid) {
             let mut place = Place { dir: entry.dir.clone(), kept: false };
             let ready = self.hand_out(&place.dir, &entry.mark, commit, &branch, identity).await;
-            self.pool().look();
+            self.pool().look_at(repo.id());
             match ready {
                 Ok(()) => return settle_in(&mut place, target),
                 Err(error) => {
@@ -284,6 +305,7 @@ impl Engine {
                 }
             }
         }
+        self.pool().mark(repo.id());
         let _waiting = self.pool().wait();
         let _turn = self.pool().turn(repo.id()).await;
         let mut place = self.pool().place(repo.id())?;

@@ -229,7 +229,7 @@ impl Tmux {
                         "no scope for a tmux server: it stays with the service"
                     );
                 }
-                answer => return Ok(answer),
+                answer @ (Answer::Yes(_) | Answer::Silence) => return Ok(answer),
             }
         }
         match self.run(socket, PATIENCE, &args).await? {

@@ -1,8 +1,9 @@
 //! `probe`: whether this version of an agent's CLI keeps the promises that sessions rely on.
 //!
 //! The unmodified CLI runs with the command line and the settings of real sessions, against a stand-in for the
-//! model on loopback, with a dummy key, as the agents' user and without the kernel's wall: what is refused here,
-//! the CLI refused because of the guard, or because the guard failed.
+//! model on loopback, with a dummy key, as the agents' user and behind a session's wall. That wall lets it write
+//! into a place that the guard calls outside: what is refused there, the CLI refused because of the guard, or
+//! because the guard failed.
 
 mod cases;
 mod model;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use opkit_domain::session::{AgentProbe, GuardPolicy, Identity, ProbeCheck, ProbeReport, WallMode, WallSpec};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -85,11 +87,28 @@ fn run(spec: &AgentProbe) -> anyhow::Result<ProbeReport> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let root = std::env::temp_dir().canonicalize()?.join(format!("opkit-probe-{}", uuid()?));
     fs::create_dir(&root).with_context(|| format!("{} cannot be made", root.display()))?;
+    let place = root.clone();
+    std::thread::spawn(move || {
+        reader_is_gone();
+        clear(&place);
+        std::process::exit(2);
+    });
     let report = run_in(&root, spec);
+    clear(&root);
+    report
+}
+
+fn clear(root: &Path) {
     end_everything();
     // What is left of a probe harms nobody.
-    let _ = fs::remove_dir_all(&root);
-    report
+    let _ = fs::remove_dir_all(root);
+}
+
+/// Returns when nobody can read what the probe finds: the server that asked was killed, say.
+fn reader_is_gone() {
+    let output = io::stdout();
+    let mut watched = [PollFd::new(&output, PollFlags::empty())];
+    while poll(&mut watched, None).is_err() {}
 }
 
 fn run_in(root: &Path, spec: &AgentProbe) -> anyhow::Result<ProbeReport> {
@@ -141,10 +160,10 @@ fn try_case(
     case: &Case,
 ) -> anyhow::Result<(String, Option<String>)> {
     let place = lay_out(root)?;
-    cases::plant(case, &place.at("tree"), &place.at("marker"))?;
-    let settings_file = write_policy(&place, program, settings, case.guard)?;
+    cases::plant(case, &place.at("tree"))?;
+    let settings_file = write_policy(&place, program, settings, spec.mode, case.guard)?;
     let model = Model::start(cases::turns(case, &place))?;
-    let ran = run_cli(&place, program, &argv(spec, &settings_file)?, &model)?;
+    let ran = run_cli(&place, program, spec, &settings_file, &model)?;
     let version = version(&ran.output).unwrap_or_default();
     Ok((version, cases::problem(case, &place, &ran)))
 }
@@ -166,12 +185,18 @@ fn lay_out(root: &Path) -> anyhow::Result<Place> {
 }
 
 /// The guard's policy and the CLI's settings, as for a session, with the case's guard.
-fn write_policy(place: &Place, program: &Path, settings: &Value, guard: Guard) -> anyhow::Result<PathBuf> {
+fn write_policy(
+    place: &Place,
+    program: &Path,
+    settings: &Value,
+    mode: WallMode,
+    guard: Guard,
+) -> anyhow::Result<PathBuf> {
     let policy = GuardPolicy {
         worktree: place.at("tree"),
         write: vec![place.at("tree"), place.at("home")],
         tools: ["Bash", "Edit", "Write", "Read", "Glob", "Grep"].map(str::to_owned).to_vec(),
-        mode: WallMode::Enforced,
+        mode,
         operator_hooks: Vec::new(),
     };
     let policy_file = place.at("policy/policy.json");
@@ -216,22 +241,31 @@ fn argv(spec: &AgentProbe, settings: &Path) -> anyhow::Result<Vec<String>> {
     Ok(argv)
 }
 
-fn run_cli(place: &Place, program: &Path, argv: &[String], model: &Model) -> anyhow::Result<Ran> {
+fn run_cli(
+    place: &Place,
+    program: &Path,
+    spec: &AgentProbe,
+    settings: &Path,
+    model: &Model,
+) -> anyhow::Result<Ran> {
+    let places = ["tree", "home", "outside"].map(|name| place.at(name));
+    let mut read = spec.read.clone();
+    read.extend([program.to_owned(), place.root.clone()]);
     let spec = EnterSpec {
         identity: place.identity.clone(),
-        // No kernel behind the guard: it is the CLI that is tried.
         wall: WallSpec {
-            mode: WallMode::HookOnly,
-            write: Vec::new(),
-            read: None,
+            mode: spec.mode,
+            // Outside too: it is the CLI that is tried there.
+            write: places.to_vec(),
+            read: Some(read),
             block_unix_sockets: true,
-            prove_no_write: Vec::new(),
+            prove_no_write: vec![place.at("proof")],
             prove_no_read: Vec::new(),
             prove_no_connect: Vec::new(),
         },
         cwd: place.at("tree"),
-        argv: argv.to_vec(),
-        env: environment(place, model),
+        argv: argv(spec, settings)?,
+        env: environment(place, spec, model),
         limits: ProcessLimits::default(),
         new_session: true,
     };
@@ -259,26 +293,20 @@ fn run_cli(place: &Place, program: &Path, argv: &[String], model: &Model) -> any
     Ok(Ran { output, asked: model.asked(), late })
 }
 
-fn environment(place: &Place, model: &Model) -> Vec<(String, String)> {
+fn environment(place: &Place, spec: &AgentProbe, model: &Model) -> Vec<(String, String)> {
     let text = |name: &str| place.at(name).display().to_string();
-    [
-        ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+    let own = [
         ("HOME", text("home")),
         ("TMPDIR", text("home")),
         ("LANG", "C.UTF-8".to_owned()),
         ("TERM", "dumb".to_owned()),
         ("SHELL", "/bin/sh".to_owned()),
         ("CLAUDE_CONFIG_DIR", text("home/claude")),
-        ("CLAUDE_CODE_SIMPLE", "0".to_owned()),
-        ("CLAUDE_CODE_MAX_RETRIES", "1".to_owned()),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
-        ("DISABLE_AUTOUPDATER", "1".to_owned()),
-        ("DISABLE_TELEMETRY", "1".to_owned()),
         ("ANTHROPIC_BASE_URL", format!("http://{}", model.address)),
         ("ANTHROPIC_API_KEY", KEY.to_owned()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
+    ];
+    let own = own.map(|(name, value)| (name.to_owned(), value));
+    spec.env.iter().cloned().chain(own).collect()
 }
 
 /// The version in the CLI's first event.

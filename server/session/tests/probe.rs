@@ -1,9 +1,10 @@
 //! The probe of an agent's CLI: stand-ins that keep no promise, and (optional) the real one.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use opkit_domain::session::{AgentProbe, ProbeReport};
+use opkit_domain::session::{AgentProbe, ProbeReport, SYSTEM_READS, WallMode};
 use serde_json::json;
 
 /// As sessions start Claude Code.
@@ -23,7 +24,18 @@ fn spec(program: &str, mode: &str) -> AgentProbe {
         "env": {"CLAUDE_CODE_SIMPLE": "0", "CLAUDE_CODE_SAFE_MODE": "0"},
         "hooks": {"PreToolUse": hook.clone(), "PostToolUse": hook.clone(), "PostToolUseFailure": hook},
     });
-    AgentProbe { argv, settings: settings.to_string() }
+    let own = ["CLAUDE_CODE_SIMPLE=0", "CLAUDE_CODE_MAX_RETRIES=1", "PATH=/usr/local/bin:/usr/bin:/bin"];
+    let off = ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1"];
+    let pair = |text: &str| text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let mut read: Vec<PathBuf> = SYSTEM_READS.iter().map(PathBuf::from).collect();
+    read.extend(Path::new(program).parent().map(Path::to_owned));
+    AgentProbe {
+        argv,
+        settings: settings.to_string(),
+        env: own.into_iter().chain(off).filter_map(pair).collect(),
+        mode: WallMode::Enforced,
+        read,
+    }
 }
 
 fn probe(input: &str) -> (Option<i32>, Option<ProbeReport>) {

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use opkit_engine::Error;
+use opkit_engine::{DiskFull, Error};
 
 /// An answer of type `application/problem+json`.
 #[derive(Debug)]
@@ -44,6 +44,9 @@ impl From<Error> for Problem {
             Error::Refused(text) | Error::Conflict(text) => Problem::new(StatusCode::CONFLICT, text),
             Error::BadInput(text) => Problem::bad(text),
             Error::Forbidden(text) => Problem::new(StatusCode::FORBIDDEN, text),
+            Error::Internal(source) if source.is::<DiskFull>() => {
+                Problem::new(StatusCode::INSUFFICIENT_STORAGE, source.to_string())
+            }
             Error::Internal(source) => Problem::fault(&source),
         }
     }

@@ -47,6 +47,7 @@ pub(super) fn sessions_and_viewers(report: &mut String) -> Result<()> {
         let (runner, tmux) = (Memory::all(&runners)?, Memory::all(&tmux)?);
         let with = Memory::of(product.pid())?;
         let cookie = product.log_in()?;
+        let logged_in = Memory::of(product.pid())?;
         let mut viewers = Vec::new();
         for session in &live {
             let id = session["id"].as_str().context("no id")?;
@@ -67,7 +68,7 @@ pub(super) fn sessions_and_viewers(report: &mut String) -> Result<()> {
         };
         writeln!(
             report,
-            "| {} | {:.2} MB | {:.2} MB | {:.2} MB | {:.2} MB | {} | {} | {} |",
+            "| {} | {:.2} MB | {:.2} MB | {:.2} MB | {:.2} MB | {} | {} | {} | {} |",
             mode.name(),
             each(runner.pss),
             each(tmux.pss),
@@ -75,6 +76,7 @@ pub(super) fn sessions_and_viewers(report: &mut String) -> Result<()> {
             each(runner.anonymous + tmux.anonymous),
             mb(before),
             mb(with),
+            mb(logged_in),
             mb(watched),
         )?;
         drop(viewers);

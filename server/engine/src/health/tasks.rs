@@ -10,11 +10,15 @@ use crate::clock::now_ms;
 use crate::error::Error;
 
 /// Tasks that run on a timer, and how often. One that is not here runs when there is something to do.
-const PERIODS: [(&str, Duration); 7] = [
+const PERIODS: [(&str, Duration); 11] = [
     ("audit copy", Duration::from_secs(1)),
     ("clock", Duration::from_secs(10)),
+    ("directories", Duration::from_secs(600)),
+    ("disk budget", Duration::from_secs(600)),
     ("dispatcher", Duration::from_secs(1)),
     ("feed", Duration::from_secs(2)),
+    ("mirrors", Duration::from_secs(6 * 3600)),
+    ("retention", Duration::from_secs(600)),
     (POLLER, Duration::from_secs(1)),
     ("warm pool", Duration::from_secs(600)),
     ("windows", Duration::from_secs(30)),

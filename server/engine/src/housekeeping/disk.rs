@@ -50,12 +50,17 @@ impl Engine {
 
 fn count(root: &Path) -> Result<DiskUse> {
     let mut disk = DiskUse::default();
+    // What was thrown away is as good as gone.
+    let bin = sum(&root.join("pool/trash"), true);
     for entry in fs::read_dir(root)?.flatten() {
         let bytes = sum(&entry.path(), true);
         match entry.file_name().to_str().unwrap_or_default() {
             "mirrors" => disk.mirrors += bytes,
             "work" => disk.work += bytes,
-            "pool" => disk.pool += bytes,
+            "pool" => {
+                disk.pool += bytes.saturating_sub(bin);
+                disk.other += bin;
+            }
             "review" => disk.review += bytes,
             "rescue" => disk.rescue += bytes,
             "sessions" => disk.records += bytes,

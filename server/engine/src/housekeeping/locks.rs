@@ -64,15 +64,16 @@ fn collect(dir: &Path, depth: u32, wanted: &dyn Fn(&str) -> bool, old: Duration,
     }
 }
 
-/// A process has the directory in its command line: a git that outlived the server before us.
+/// A git that may write there and outlived the server before us: our own have the turn, and everybody else reads.
 fn in_use(dir: &Path) -> bool {
-    let wanted = dir.as_os_str().as_bytes();
+    let wanted = [b"--git-dir\0", dir.as_os_str().as_bytes(), b"\0"].concat();
+    let ours = format!("PPid:\t{}\n", std::process::id());
     fs::read_dir("/proc").into_iter().flatten().flatten().any(|entry| {
         let name = entry.file_name();
         let is_process = name.as_bytes().iter().all(u8::is_ascii_digit);
-        is_process
-            && fs::read(entry.path().join("cmdline"))
-                .is_ok_and(|line| line.windows(wanted.len()).any(|part| part == wanted))
+        let line = if is_process { fs::read(entry.path().join("cmdline")) } else { return false };
+        line.is_ok_and(|line| line.windows(wanted.len()).any(|part| part == wanted))
+            && fs::read_to_string(entry.path().join("status")).is_ok_and(|status| !status.contains(&ours))
     })
 }
 
@@ -84,8 +85,8 @@ mod tests {
     fn file(path: &Path, hours: u64) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let file = fs::File::create(path).unwrap();
-        let written = std::time::SystemTime::now() - Duration::from_secs(hours * 3600);
-        file.set_modified(written).unwrap();
+        let written = crate::clock::now_ms() / 1000 - hours as i64 * 3600;
+        file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(written as u64)).unwrap();
     }
 
     #[test]
@@ -115,6 +116,33 @@ mod tests {
             "refs/heads/obj/4.lock",
         ];
         assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn a_git_of_an_earlier_server_is_seen_and_our_own_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        // Both carry the words that git would; the second one has a parent of its own.
+        let mut own = std::process::Command::new("/bin/sh")
+            .args(["-c", "read line", "--git-dir"])
+            .arg(dir.path())
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
         assert!(!in_use(dir.path()));
+        let mut other = std::process::Command::new("/bin/sh")
+            .args(["-c", "/bin/sh -c 'read line; :' --git-dir \"$0\"; :"])
+            .arg(dir.path())
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let limit = std::time::Instant::now() + Duration::from_secs(20);
+        while !in_use(dir.path()) {
+            assert!(std::time::Instant::now() < limit, "it is not seen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        own.kill().unwrap();
+        own.wait().unwrap();
     }
 }

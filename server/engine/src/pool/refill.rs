@@ -1,5 +1,6 @@
 //! The task that makes checkouts ahead: one at a time, behind everything that people wait for.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,8 +34,9 @@ pub(crate) fn spawn(engine: Engine) {
                 }
             };
             let pause = if fine { PERIOD } else { AFTER_FAILURE };
-            // Either is a reason to look.
-            let _ = tokio::time::timeout(pause, engine.pool().wake.notified()).await;
+            if tokio::time::timeout(pause, engine.pool().wake.notified()).await.is_err() {
+                engine.pool().look();
+            }
         }
     });
 }
@@ -51,7 +53,9 @@ impl Engine {
         let repos = self.store().all_repos().await?;
         self.forget_others(&repos)?;
         let mut failed = None;
-        for repo in &repos {
+        let wanted = self.pool().wanted().replace(HashSet::new());
+        let is_wanted = |repo: &&RepoRow| wanted.as_ref().is_none_or(|some| some.contains(&repo.id()));
+        for repo in repos.iter().filter(is_wanted) {
             loop {
                 match self.refill_one(repo).await {
                     Ok(Did::Something) => {}
@@ -98,6 +102,7 @@ impl Engine {
 
     async fn refill_one(&self, repo: &RepoRow) -> Result<Did> {
         if self.draining() || self.pool().somebody_waits() {
+            self.pool().mark(repo.id());
             return Ok(Did::Nothing);
         }
         let base = format!("refs/heads/{}", repo.base);
@@ -117,26 +122,27 @@ impl Engine {
             if !self.room_in_pool(one) {
                 return Ok(Did::Nothing);
             }
-            return self.giving_way(self.make_ahead(repo, &commit)).await;
+            return self.giving_way(repo, self.make_ahead(repo, &commit)).await;
         }
         let is_stale = |mark: &Mark| (mark.commit != commit).then_some(());
         match self.pool().take_by(repo.id(), is_stale) {
-            Some(entry) => self.giving_way(self.refresh(repo, entry.dir, entry.mark, &commit)).await,
+            Some(entry) => self.giving_way(repo, self.refresh(repo, entry.dir, entry.mark, &commit)).await,
             None => Ok(Did::Nothing),
         }
     }
 
     /// Drops the work, and with it git, as soon as a start waits for a checkout.
-    async fn giving_way(&self, work: impl Future<Output = Result<()>>) -> Result<Did> {
+    async fn giving_way(&self, repo: &RepoRow, work: impl Future<Output = Result<()>>) -> Result<Did> {
         let mut hurry = std::pin::pin!(self.pool().hurry.notified());
         hurry.as_mut().enable();
-        if self.pool().somebody_waits() {
-            return Ok(Did::Nothing);
+        if !self.pool().somebody_waits() {
+            tokio::select! {
+                done = work => return done.map(|()| Did::Something),
+                () = hurry => {}
+            }
         }
-        tokio::select! {
-            done = work => done.map(|()| Did::Something),
-            () = hurry => Ok(Did::Nothing),
-        }
+        self.pool().mark(repo.id());
+        Ok(Did::Nothing)
     }
 
     async fn make_ahead(&self, repo: &RepoRow, commit: &str) -> Result<()> {

@@ -26,7 +26,8 @@ impl Server {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (start_time, state) = start_time(&stat)?;
         // A dead process that nobody reaped yet serves nobody.
-        (is_tmux(&stat) && !matches!(state, 'Z' | 'X')).then(|| Server { pid, start_time, boot: boot() })
+        let fits = is_tmux(&stat) && !matches!(state, 'Z' | 'X') && is_as_we_are(pid);
+        fits.then(|| Server { pid, start_time, boot: boot() })
     }
 
     /// What was noted beside a socket, if that very process still lives.
@@ -76,6 +77,18 @@ fn start_time(stat: &str) -> Option<(u64, char)> {
     let mut fields = rest.split(' ');
     let state = fields.next()?.chars().next()?;
     Some((fields.nth(18)?.parse().ok()?, state))
+}
+
+/// A session's process can take any name and any arguments. It cannot take our user, nor, where it is ours, give back
+/// the right to new privileges that every session has lost.
+fn is_as_we_are(pid: i32) -> bool {
+    let marks = |who: &str| {
+        let status = fs::read_to_string(format!("/proc/{who}/status")).ok()?;
+        let line = |name: &str| status.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        Some((line("Uid:")?, line("NoNewPrivs:")?))
+    };
+    let ours = marks("self");
+    ours.is_some() && marks(&pid.to_string()) == ours
 }
 
 /// A server calls itself `tmux: server`; a client that has not forked yet must not be taken for one.

@@ -148,14 +148,15 @@ impl Ground {
         let user = identity.as_ref();
         let stranger = Identity { uid: STRANGER, gid: AGENTS, groups: Vec::new() };
         let stranger = if stage.has_owners() { Some(&stranger) } else { user };
+        let tcp = TcpListener::bind("127.0.0.1:0")?;
+        let keys = [shared_memory(root, user, number << 1)?, shared_memory(root, stranger, number << 1 | 1)?];
+        // What lives comes last: nothing after it can fail before there is a ground that ends it.
         let targets = [start(root, user, &mut sleeper())?, start(root, stranger, &mut sleeper())?];
         let server = ["-f", "/dev/null", "-S"];
         let mut tmux = Command::new("tmux");
         tmux.args(server).arg(root.join("run/tmux")).arg("-D");
         // With users of their own the server is the service's; else it is the same user's as everything.
         let tmux = start(root, user.filter(|_| !stage.has_owners()), &mut tmux).ok();
-        let tcp = TcpListener::bind("127.0.0.1:0")?;
-        let keys = [shared_memory(root, user, number << 1)?, shared_memory(root, stranger, number << 1 | 1)?];
         let ground = Ground {
             root: root.to_owned(),
             stage,

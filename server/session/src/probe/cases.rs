@@ -1,7 +1,6 @@
 //! What is tried of an agent's CLI, and how it is judged.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -76,7 +75,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Puts settings into the worktree that would do all that settings can; each leaves a marker.
-pub(super) fn plant(case: &Case, tree: &Path, marker: &Path) -> anyhow::Result<()> {
+pub(super) fn plant(case: &Case, tree: &Path) -> anyhow::Result<()> {
     if case.plot != Plot::Planted {
         return Ok(());
     }
@@ -96,8 +95,6 @@ pub(super) fn plant(case: &Case, tree: &Path, marker: &Path) -> anyhow::Result<(
     }
     let server = json!({"mcpServers": {"planted": {"command": "/bin/sh", "args": ["-c", touch]}}});
     fs::write(tree.join(".mcp.json"), server.to_string())?;
-    // For the eyes of whoever looks into the place of a failed probe.
-    symlink(tree.join("planted"), marker)?;
     Ok(())
 }
 
@@ -106,10 +103,8 @@ pub(super) fn turns(case: &Case, place: &Place) -> Vec<Turn> {
     let file = |name: &str| place.at(name).display().to_string();
     let write = |path: String| ("Write", json!({"file_path": path, "content": "x\n"}));
     let shell = |command: String| ("Bash", json!({"command": command, "description": "Probe"}));
-    let outside = || {
-        // By a variable: the guard's grammar passes it on, and nothing but the CLI's own rule is behind it.
-        vec![write(file("outside/by-tool")), shell(format!("touch {}", file("outside/by-shell")))]
-    };
+    let outside =
+        || vec![write(file("outside/by-tool")), shell(format!("echo x > {}", file("outside/by-shell")))];
     match case.plot {
         Plot::Inside | Plot::Unguarded => {
             vec![vec![write(file("tree/by-tool")), shell("touch by-shell".to_owned())]]
@@ -150,7 +145,8 @@ pub(super) fn problem(case: &Case, place: &Place, ran: &Ran) -> Option<String> {
         }
         Plot::Unguarded if there("tree/by-tool") || there("tree/by-shell") => some("a call ran"),
         Plot::Outside | Plot::Planted | Plot::Tampers if escaped => some("a denied call ran"),
-        Plot::Outside | Plot::Planted | Plot::Tampers if !last.news.contains("BLOCKED: write to ") => {
+        // Once for each of the two calls, with the results of the same turn.
+        Plot::Outside | Plot::Planted | Plot::Tampers if last.news.matches("BLOCKED: write to ").count() < 2 => {
             some("the model was not told why")
         }
         Plot::Planted if there("tree/planted") => some("a hook, helper or server of the repository ran"),
