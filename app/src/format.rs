@@ -20,6 +20,11 @@ pub fn age(ms: i64) -> String {
     }
 }
 
+/// How long ago, as the end of a sentence: `just now`, `18 min ago`.
+pub fn ago(ms: i64) -> String {
+    if ms < MINUTE { "just now".into() } else { format!("{} ago", age(ms)) }
+}
+
 /// How long something took: `12 s`, `48 min`, `1 h 4 min`, `2 d 3 h`.
 pub fn duration(ms: i64) -> String {
     match ms {
@@ -95,6 +100,8 @@ mod tests {
         assert_eq!(money(1_838_000), "$1.84");
         assert_eq!(age(59_000), "now");
         assert_eq!(age(3 * HOUR), "3 h");
+        assert_eq!(ago(2_000), "just now");
+        assert_eq!(ago(3 * HOUR), "3 h ago");
         assert_eq!(duration(HOUR + 4 * MINUTE), "1 h 4 min");
         assert_eq!(clock(31 * MINUTE + 7000), "31:07");
         assert_eq!(number(1_234_567), "1,234,567");

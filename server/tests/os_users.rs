@@ -37,32 +37,15 @@ fn is_no_root() -> bool {
 fn start(users: bool) -> Fleet {
     Fleet::start_by(|data| {
         if users {
-            larger_accounts(data.path());
+            output_of(data.path(), &["accounts", "provision"], "");
         }
         let variables = [("MAX_CONCURRENT_SESSIONS", CAP), ("OPKIT_DEMO_SPEED", "0")];
         Server::start_with(data, &[], &variables)
     })
 }
 
-/// Five accounts on five OS users, large enough: five times the usual five is a cap of 25, and a fifth of that is kept
-/// for reviews, so 25 at work need more.
-fn larger_accounts(data: &Path) {
-    // The users are the machine's: a data directory that goes away makes them as well as any.
-    output_of(support::data_dir().path(), &["accounts", "provision"], "");
-    for number in 0..5 {
-        let (name, user) = (format!("worker-{number}"), format!("ccuser-{number}"));
-        output_of(data, &["accounts", "add", &name, "--os-user", &user, "--limit", "7"], "");
-        output_of(data, &["accounts", "disable", &user], "");
-    }
-}
-
 fn spec_of(data: &Path, session: &str) -> Option<RunSpec> {
     serde_json::from_slice(&fs::read(session_dir(data, session).join(files::SPEC)).ok()?).ok()
-}
-
-/// The OS user of a session's account.
-fn user_of(row: &SessionRow) -> String {
-    row.account.replace("worker", "ccuser")
 }
 
 fn home_of(user: &str) -> PathBuf {
@@ -291,7 +274,7 @@ fn twenty_five_sessions_cannot_reach_one_another() {
     closed.extend(session_dir(&data, &other.id).exists().then(|| session_dir(&data, &other.id)));
     closed.extend(places(&data, same.objective).into_iter().chain(places(&data, other.objective)));
     let users = (0..5).map(|number| format!("ccuser-{number}"));
-    let others = users.filter(|name| *name != user_of(mine)).map(|name| home_of(&name));
+    let others = users.filter(|name| *name != mine.account).map(|name| home_of(&name));
     closed.extend(others.flat_map(|home| [home.join(".claude"), home]));
     let spec = spec_of(&data, &mine.id).expect("a spec");
     let identity = spec.identity.clone().expect("a user");
@@ -306,7 +289,7 @@ fn twenty_five_sessions_cannot_reach_one_another() {
     assert_eq!(alone(spy_as(&identity, &mine.id, &own)), may);
     assert_eq!(spy_within(&spec, &own, folder.path()), may);
     assert_eq!(alone(spy_as(&identity, &mine.id, &closed)), BTreeSet::new(), "by user and groups");
-    closed.push(home_of(&user_of(mine)));
+    closed.push(home_of(&mine.account));
     assert_eq!(spy_within(&spec, &closed, folder.path()), BTreeSet::new(), "from behind the wall");
 
     for row in &live {
@@ -322,7 +305,7 @@ fn twenty_five_sessions_cannot_reach_one_another() {
     }
 }
 
-/// Every agent runs as one of five users, with the one group of its slot.
+/// Five sessions on each of five users, each agent with the one group of its slot.
 fn whom_they_run_as(data: &Path, live: &[SessionRow]) {
     let (mut users, mut groups) = (BTreeMap::<u32, usize>::new(), BTreeSet::new());
     for row in live {
@@ -338,7 +321,7 @@ fn whom_they_run_as(data: &Path, live: &[SessionRow]) {
         *users.entry(identity.uid).or_default() += 1;
     }
     assert_eq!(groups.len(), 25, "a group for each session");
-    assert!(users.len() == 5 && users.values().all(|count| (4..=6).contains(count)), "{users:?}");
+    assert!(users.len() == 5 && users.values().all(|count| *count == 5), "{users:?}");
     assert!(!users.contains_key(&0));
 }
 

@@ -28,6 +28,15 @@ pub struct SessionPage {
     pub now: i64,
 }
 
+/// What the form of a new objective offers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewPage {
+    /// Repositories.
+    pub repos: Vec<RepoView>,
+    /// Why Claude Code cannot be chosen, if so.
+    pub claude_lacks: Option<String>,
+}
+
 /// The pool of accounts, and whether who asks may change it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AccountsPage {
@@ -41,6 +50,12 @@ pub struct AccountsPage {
 #[server(input = Json, output = Told)]
 pub async fn read_repos() -> Result<Answer, ServerFnError> {
     super::door::told(serve::repos().await)
+}
+
+/// What a new objective can be made of: a [`NewPage`].
+#[server(input = Json, output = Told)]
+pub async fn read_new() -> Result<Answer, ServerFnError> {
+    super::door::told(serve::new_page().await)
 }
 
 /// Registers a repository.
@@ -164,13 +179,19 @@ mod serve {
     use opkit_domain::view::{HealthView, RepoView};
     use opkit_engine::{EditRepo, NewRepo, SessionQuery};
 
-    use super::{AccountsPage, SessionPage, SessionsView};
+    use super::{AccountsPage, NewPage, SessionPage, SessionsView};
     use crate::api::Refusal;
     use crate::api::door::open;
 
     pub(super) async fn repos() -> Result<Vec<RepoView>, Refusal> {
         let (engine, actor) = open()?;
         Ok(engine.repos(actor.scope).await?)
+    }
+
+    pub(super) async fn new_page() -> Result<NewPage, Refusal> {
+        let (engine, actor) = open()?;
+        let repos = engine.repos(actor.scope).await?;
+        Ok(NewPage { repos, claude_lacks: engine.agent_lacks("claude").await? })
     }
 
     pub(super) async fn add_repo(new: NewRepo) -> Result<RepoView, Refusal> {

@@ -3,10 +3,11 @@
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_meta::Title;
+use opkit_domain::event::Feed;
 use opkit_domain::view::{AccountView, Credential, PoolView};
 
 use crate::api::places::{AccountsPage, read_accounts, set_account};
-use crate::format;
+use crate::{format, live};
 use crate::ui::clock::{age, use_clock};
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::{drawn, icon14, role_mark};
@@ -18,6 +19,22 @@ use crate::ui::toast::use_toasts;
 pub(crate) fn Accounts() -> impl IntoView {
     let data = load_once(read_accounts);
     let clock = use_clock();
+    // Whose button had the focus before the cards were drawn anew.
+    let focused = StoredValue::new(None::<String>);
+    let again = move || {
+        if focused.with_value(Option::is_none) {
+            focused.set_value(focused_account());
+        }
+        data.refetch();
+    };
+    // A state or a session that changes, changes the slots.
+    Effect::new(move |_| {
+        live::listen(move |feed| {
+            if matches!(feed, Feed::Wip { .. } | Feed::Resync) {
+                again();
+            }
+        });
+    });
     view! {
         <Title text="Accounts" />
         <div class="page page-mid">
@@ -25,10 +42,33 @@ pub(crate) fn Accounts() -> impl IntoView {
             <p class="ink2">"Sessions run on accounts. Each takes a few at a time; one that hits a limit pauses by itself."</p>
             {shown(data, "The accounts could not be read", move |page: AccountsPage| {
                 clock.seed(page.pool.now);
-                content(&page, move || data.refetch())
+                Effect::new(move |_| {
+                    if let Some(name) = focused.try_update_value(Option::take).flatten() {
+                        focus_account(&name);
+                    }
+                });
+                content(&page, again)
             })}
         </div>
     }
+}
+
+/// The account on whose card the focus is.
+fn focused_account() -> Option<String> {
+    document().active_element()?.closest("[data-account]").ok()??.get_attribute("data-account")
+}
+
+/// Gives it back to the card's button, unless the person went elsewhere.
+fn focus_account(name: &str) {
+    let place = format!("[data-account=\"{name}\"] button");
+    request_animation_frame(move || {
+        use wasm_bindgen::JsCast;
+        let is_lost = document().active_element().is_none_or(|element| element.tag_name() == "BODY");
+        let button = document().query_selector(&place).ok().flatten().filter(|_| is_lost);
+        if let Some(button) = button.and_then(|button| button.dyn_into::<web_sys::HtmlElement>().ok()) {
+            button.focus().ok();
+        }
+    });
 }
 
 fn content(page: &AccountsPage, again: impl Fn() + Copy + Send + Sync + 'static) -> AnyView {
@@ -141,7 +181,7 @@ fn card(account: &AccountView, now: i64, button: Option<AnyView>) -> AnyView {
     view! {
         <article class="panel acct" data-account=account.name.clone() data-state=account.state.clone()>
             <header class="row">
-                {mark} <h2 class="mono acct-name">{account.name.clone()}</h2> <span class=badge>{word}</span>
+                <h2 class="mono acct-name">{account.name.clone()}</h2> <span class=badge>{mark} {word}</span>
                 <span class="sp"></span> {button}
             </header>
             {reason(account, now)}
@@ -165,7 +205,7 @@ fn card(account: &AccountView, now: i64, button: Option<AnyView>) -> AnyView {
                     .map(|failure| {
                         view! {
                             <dt>"Last failure"</dt>
-                            <dd title=failure.detail.clone()>
+                            <dd>
                                 {failure.outcome.as_str().replace('_', " ")} " · " {age("age", failure.at)}
                                 <span class="meta block break">{failure.detail.clone()}</span>
                             </dd>
@@ -254,9 +294,9 @@ pub(crate) fn table(accounts: &[AccountView]) -> AnyView {
                     <td class="mono">{account.name.clone()}</td>
                     <td>
                         <span class="row">{mark} {word}</span>
-                        <span class="meta block">{account.reason.clone()}</span>
+                        <span class="meta block break">{account.reason.clone()}</span>
                     </td>
-                    <td class="mono">{account.runs_as.clone()}</td>
+                    <td class="mono wide">{account.runs_as.clone()}</td>
                     <td class="r">{format!("{} of {}", account.live, account.limit)}</td>
                 </tr>
             }
@@ -269,7 +309,7 @@ pub(crate) fn table(accounts: &[AccountView]) -> AnyView {
                     <tr>
                         <th>"Account"</th>
                         <th>"State"</th>
-                        <th>"Runs as"</th>
+                        <th class="wide">"Runs as"</th>
                         <th class="r">"Sessions"</th>
                     </tr>
                 </thead>

@@ -43,6 +43,7 @@ fn content(view: &HealthView) -> AnyView {
     let wip = &view.wip;
     let slots =
         format!("{} of {} used, {} kept for reviews", wip.work + wip.plan + wip.review, wip.cap, wip.reserve);
+    let enforced = view.wall.starts_with("enforced");
     let tasks = view
         .tasks
         .iter()
@@ -52,7 +53,7 @@ fn content(view: &HealthView) -> AnyView {
                     <td>
                         <span class="row">{mark(task.ok)} {task.name.clone()}</span>
                     </td>
-                    <td class="break">{task.result.clone()}</td>
+                    <td class="break" class:t-failed=!task.ok>{task.result.clone()}</td>
                     <td class="r">{task.last_run.map(|at| age("age", at))}</td>
                 </tr>
             }
@@ -71,6 +72,7 @@ fn content(view: &HealthView) -> AnyView {
         })
         .collect_view();
     view! {
+        {summary(view)}
         <section class="panel" aria-label="Facts">
             <div class="panel-body">
                 <dl class="facts facts-wide">
@@ -79,7 +81,7 @@ fn content(view: &HealthView) -> AnyView {
                     <dt>"Mode"</dt>
                     <dd>{view.mode.clone()}</dd>
                     <dt>"Wall"</dt>
-                    <dd>{view.wall.clone()}</dd>
+                    <dd class:t-failed=!enforced data-wall="">{view.wall.clone()}</dd>
                     <dt>"Slots"</dt>
                     <dd>{slots}</dd>
                     <dt>"Free disk"</dt>
@@ -110,6 +112,38 @@ fn content(view: &HealthView) -> AnyView {
     .into_any()
 }
 
+/// What is wrong stands first: nobody has to read the rest to find it.
+fn summary(view: &HealthView) -> AnyView {
+    let tasks = view
+        .tasks
+        .iter()
+        .filter(|task| !task.ok)
+        .map(|task| format!("Background task “{}”: {}", task.name, task.result));
+    let checks = view.checks.iter().filter(|(fine, _)| !fine).map(|(_, text)| text.clone());
+    let lines: Vec<String> = tasks.chain(checks).collect();
+    if lines.is_empty() {
+        return view! {
+            <p class="row ink2" data-fine="">
+                {mark(true)}
+                "All background tasks run, and every check is fine."
+            </p>
+        }
+        .into_any();
+    }
+    let head = if lines.len() == 1 { "1 thing is wrong".to_owned() } else { format!("{} things are wrong", lines.len()) };
+    let lines = lines
+        .into_iter()
+        .map(|text| view! { <li class="check-line">{mark(false)} <span>{text}</span></li> })
+        .collect_view();
+    view! {
+        <section class="panel" aria-label="What is wrong" data-wrong="">
+            <header class="panel-head">{head}</header>
+            <ul class="check-lines">{lines}</ul>
+        </section>
+    }
+    .into_any()
+}
+
 /// What takes room, against the budget.
 fn disk(disk: &DiskUse) -> AnyView {
     let parts = [
@@ -121,10 +155,17 @@ fn disk(disk: &DiskUse) -> AnyView {
     ]
     .map(|(what, bytes)| format!("{what} {}", format::bytes(bytes)))
     .join(", ");
-    let text = format!("{} of {}: {parts}", format::bytes(disk.counted()), format::bytes(disk.budget));
+    let used = format!("{} of {}", format::bytes(disk.counted()), format::bytes(disk.budget));
+    let over = disk.is_over();
     view! {
         <dt>"Disk budget"</dt>
-        <dd data-disk="">{text}</dd>
+        <dd data-disk="">
+            <span class="num" class:t-failed=over>
+                {used}
+                {over.then_some(", more than it may be")}
+            </span>
+            <span class="meta block">{parts}</span>
+        </dd>
         <dt>"Records"</dt>
         <dd>{format::bytes(disk.records)}</dd>
     }

@@ -11,7 +11,7 @@ use opkit_domain::view::{NewObjective, RepoView};
 use super::board::sample_button;
 use super::fields::{self, Fields};
 use crate::api::objective::create_objective;
-use crate::api::places::read_repos;
+use crate::api::places::{NewPage, read_new};
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::icon14;
 use crate::ui::parts::{awake, field_error, value};
@@ -32,16 +32,16 @@ const SCRIPTS: [(&str, &str); 9] = [
 /// `/new`.
 #[component]
 pub(crate) fn New() -> impl IntoView {
-    let data = load_once(read_repos);
+    let data = load_once(read_new);
     view! {
         <Title text="New objective" />
         <div class="page page-narrow">
             <h1 class="page-h1 page-head">"New objective"</h1>
-            {shown(data, "The repositories could not be read", move |repos: Vec<RepoView>| {
-                if repos.is_empty() {
+            {shown(data, "The repositories could not be read", move |page: NewPage| {
+                if page.repos.is_empty() {
                     no_repo(move || data.refetch())
                 } else {
-                    view! { <Form repos /> }.into_any()
+                    view! { <Form page /> }.into_any()
                 }
             })}
         </div>
@@ -78,7 +78,8 @@ fn fill_example(fields: Fields) {
 }
 
 #[component]
-fn Form(repos: Vec<RepoView>) -> impl IntoView {
+fn Form(page: NewPage) -> impl IntoView {
+    let NewPage { repos, claude_lacks } = page;
     let fields = Fields::new("", "", Kind::Bug, &[], 2, false);
     if use_query_map().with_untracked(|query| query.get("example").is_some()) {
         fill_example(fields);
@@ -131,7 +132,7 @@ fn Form(repos: Vec<RepoView>) -> impl IntoView {
             {fields::texts(fields)}
             {fields::kinds(fields, Kind::Task)}
             {fields::criteria(fields)}
-            {agent_fields(agent, script)}
+            {agent_fields(agent, script, claude_lacks)}
             {fields::order(fields)}
             <div data-refused="">{field_error(move || refused.get())}</div>
             <div class="form-foot">
@@ -194,8 +195,10 @@ fn repo_select(repos: &[RepoView], repo: RwSignal<String>) -> AnyView {
     .into_any()
 }
 
-fn agent_fields(agent: RwSignal<String>, script: RwSignal<String>) -> AnyView {
-    let option = move |name: &'static str, what: &'static str| {
+/// An agent that cannot run here says why, and cannot be chosen.
+fn agent_fields(agent: RwSignal<String>, script: RwSignal<String>, claude_lacks: Option<String>) -> AnyView {
+    let option = move |name: &'static str, what: &'static str, lacks: Option<String>| {
+        let is_off = lacks.is_some();
         view! {
             <label class="opt" class:on=move || agent.with(|have| have == name)>
                 <input
@@ -203,11 +206,12 @@ fn agent_fields(agent: RwSignal<String>, script: RwSignal<String>) -> AnyView {
                     type="radio"
                     name="agent"
                     value=name
+                    disabled=is_off
                     prop:checked=move || agent.with(|have| have == name)
                     on:change=move |_| agent.set(name.to_owned())
                 />
                 <span class="mono">{name}</span>
-                <span class="meta">{what}</span>
+                <span class="meta break">{what} {lacks.map(|lacks| view! { " " <span data-lacks="">{lacks}</span> })}</span>
             </label>
         }
     };
@@ -217,8 +221,8 @@ fn agent_fields(agent: RwSignal<String>, script: RwSignal<String>) -> AnyView {
         <fieldset class="field plain-set">
             <legend class="label">"Agent"</legend>
             <div class="opts opts-2">
-                {option("demo", "Scripted demo agent. It really edits, tests and commits. No account needed.")}
-                {option("claude", "Claude Code, on an account of the pool.")}
+                {option("demo", "Scripted demo agent. It really edits, tests and commits. No account needed.", None)}
+                {option("claude", "Claude Code, on an account of the pool.", claude_lacks)}
             </div>
         </fieldset>
         <div class="field" class:is-none=move || agent.with(|have| have != "demo")>

@@ -8,7 +8,7 @@ use opkit_domain::view::SessionView;
 
 use super::objective::outcome;
 use crate::api::places::{SessionsView, read_sessions};
-use crate::ui::clock::{age, use_clock};
+use crate::ui::clock::{age, lasting, use_clock};
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::{role_label, role_mark, role_pulse};
 use crate::{format, live};
@@ -101,7 +101,7 @@ fn tile(session: &SessionView, now: i64) -> AnyView {
                 <span class="who trunc">{format!("{} · {}", session.agent, session.account)}</span>
                 <span class="sp"></span>
                 <span>{role_label(session.role)}</span>
-                <span class="num">{format::duration(now - session.started_at)}</span>
+                <span class="num">{lasting(session.started_at, now)}</span>
                 <span class="cost">{format::money(session.cost_usd_micros)}</span>
             </span>
         </a>
@@ -116,18 +116,19 @@ fn row(session: &SessionView) -> AnyView {
             <td>
                 <span class="row">{role_mark(session.role)} {role_label(session.role)}</span>
             </td>
-            <td class="cell-title">
+            <td class="cell-title on-line">
                 <a class="link" href=format!("/objective/{}", session.objective)>
                     {format!("#{} {}", session.objective, session.objective_title)}
                 </a>
             </td>
-            <td class="mono">{format!("{} · {}", session.agent, session.account)}</td>
-            <td class:t-failed=bad title=session.detail.clone()>
-                {text}
+            <td class="mono on-line">{format!("{} · {}", session.agent, session.account)}</td>
+            <td class="on-line" title=session.detail.clone()>
+                <span class:t-failed=bad>{text}</span>
+                {(bad && !session.detail.is_empty()).then(|| view! { <div class="muted break">{session.detail.clone()}</div> })}
             </td>
-            <td class="r">{format::money(session.cost_usd_micros)}</td>
-            <td class="r">{session.ended_at.map(|at| age("age", at))}</td>
-            <td class="r">
+            <td class="r fig" data-label="Cost">{format::money(session.cost_usd_micros)}</td>
+            <td class="r fig" data-label="Ended">{session.ended_at.map(|at| age("age", at))}</td>
+            <td class="r open">
                 <a class="link" href=format!("/session/{}", session.id)>
                     "Replay"
                 </a>

@@ -82,6 +82,17 @@ pub(crate) fn note_after<'a>(label: &str, note: &'a str) -> &'a str {
     }
 }
 
+/// A denial without the word that the agent gets to read.
+pub(crate) fn denied(text: &str) -> &str {
+    text.strip_prefix("BLOCKED: ").unwrap_or(text)
+}
+
+/// What was denied and by which rule: the first sentence. The rest tells the agent what it may do instead.
+pub(crate) fn denied_short(text: &str) -> &str {
+    let text = denied(text);
+    text.find(". ").map_or(text, |end| &text[..end]).trim_end_matches('.')
+}
+
 /// Review rounds: failed ones square, passed ones round.
 pub(crate) fn rounds(list: &[RoundMark]) -> AnyView {
     if list.is_empty() {
@@ -195,4 +206,17 @@ pub(crate) fn answer_with(status: u16) {
 /// The value of an input, textarea or select that an event came from.
 pub(crate) fn value(event: &web_sys::Event) -> String {
     event_target_value(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_is_path_and_rule() {
+        let text = "BLOCKED: write to '/etc/x.d/y' outside worktree. Write below the worktree /w.";
+        assert_eq!(denied_short(text), "write to '/etc/x.d/y' outside worktree");
+        assert_eq!(denied_short("BLOCKED: the guard failed."), "the guard failed");
+        assert_eq!(denied_short("no such words"), "no such words");
+    }
 }

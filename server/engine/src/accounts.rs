@@ -107,6 +107,21 @@ impl Engine {
         Ok((room, all, release_of(&rows)))
     }
 
+    /// Why no session of an agent can start here, if so, with what to do.
+    pub async fn agent_lacks(&self, agent: &str) -> Result<Option<String>> {
+        if let Err(error) = self.agents().check(agent, None) {
+            return Ok(Some(error.to_string()));
+        }
+        if let Some(sentence) = self.agent_hold(agent) {
+            return Ok(Some(sentence));
+        }
+        let accounts = self.accounts().await?;
+        let keyless = accounts.iter().all(|account| account.credential == Credential::None);
+        Ok((agent != "demo" && keyless).then(|| {
+            "No account has a credential for it. On the machine: opkit accounts key ccuser-0 --stdin".to_owned()
+        }))
+    }
+
     /// Changes how many sessions an account takes at once. Live ones go on.
     pub async fn limit_account(&self, actor: &Actor, name: &str, limit: u32) -> Result<()> {
         admin(actor)?;

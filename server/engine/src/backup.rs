@@ -175,8 +175,15 @@ impl Engine {
 
 /// Files of a session that tell what it did; nothing that opens a door.
 fn is_record(path: &Path) -> bool {
-    const KEPT: [&str; 6] =
-        [files::EXIT, files::PROOF, files::FLOOR, files::CONTEXT, files::TRANSCRIPT, files::STATUS];
+    const KEPT: [&str; 7] = [
+        files::EXIT,
+        files::PROOF,
+        files::FLOOR,
+        files::CONTEXT,
+        files::TRANSCRIPT,
+        "transcript.jsonl.gz",
+        files::STATUS,
+    ];
     let parts: Vec<_> = path.iter().collect();
     match parts.as_slice() {
         [_, _] => true,

@@ -1,9 +1,11 @@
 //! Housekeeping: directories compared with rows, at start and on a timer. Whatever is ours and dead goes; whatever
 //! nobody knows is said, never touched.
 
+mod branches;
 mod disk;
 mod locks;
 mod mirrors;
+mod pack;
 mod retain;
 
 use std::fs;
@@ -24,6 +26,8 @@ use crate::store::events::{NewEvent, append};
 use crate::store::upkeep::worktree_gone;
 
 pub(crate) use disk::blocks;
+#[cfg(test)]
+pub(crate) use pack::pack_session;
 
 /// How often directories are compared with rows.
 const PERIOD: Duration = Duration::from_secs(600);
@@ -75,9 +79,16 @@ impl Found {
         self.mended.push(sentence);
     }
 
+    /// For a person; nothing here can mend it.
+    fn lost(&mut self, sentence: String) {
+        self.unknown.push(sentence);
+    }
+
     fn unknown(&mut self, dir: &str, name: &str, whose: &str) {
         let name = crate::git::short(name);
-        self.unknown.push(format!("{dir}/{name} belongs to no {whose}. Look at it, and delete it by hand."));
+        let at = if dir.ends_with("branch") { ' ' } else { '/' };
+        self.unknown
+            .push(format!("{dir}{at}{name} belongs to no {whose}. Look at it, and delete it by hand."));
     }
 }
 
@@ -124,13 +135,15 @@ impl Engine {
 
     async fn look_around(&self, thorough: bool) -> Result<Found> {
         let mut found = Found::default();
-        self.look_at_work(&mut found).await?;
+        self.look_at_worktrees(&mut found).await?;
         self.look_at_mirrors(&mut found).await?;
         self.clear_locks(&mut found).await?;
         self.look_at_sessions("review", &mut found).await?;
         if thorough {
+            self.look_at_work(&mut found).await?;
             self.look_at_sessions("sessions", &mut found).await?;
             self.look_at_sessions("policy", &mut found).await?;
+            self.look_at_branches(&mut found).await?;
         }
         Ok(found)
     }
@@ -154,12 +167,17 @@ impl Engine {
                 found.unknown("work", &name, "objective");
             }
         }
+        Ok(())
+    }
+
+    /// Worktrees that should be there and are not.
+    async fn look_at_worktrees(&self, found: &mut Found) -> Result<()> {
         for kept in self.store().with_worktree().await? {
             if self.worktree_stands(kept.id) {
                 continue;
             }
             let mut tx = self.store().begin().await?;
-            if !worktree_gone(&mut tx, kept.id, false).await? {
+            if !worktree_gone(&mut tx, kept.id).await? {
                 continue;
             }
             let reason = format!(

@@ -24,6 +24,8 @@ use crate::store::Store;
 
 /// The one agent whose CLI is not ours.
 const AGENT: &str = "claude";
+/// Its name on the health page.
+const TASK: &str = "agent probe";
 /// The setting that keeps what was found.
 const SETTING: &str = "probed.claude";
 /// A program that was replaced is seen at the latest after this.
@@ -173,9 +175,11 @@ pub(crate) fn spawn(engine: Engine) {
     drop(state);
     tokio::spawn(async move {
         while !engine.draining() {
-            match engine.probe_if_due().await {
-                Ok(()) => engine.tasks().ok("agent probe"),
-                Err(error) => engine.tasks().failed("agent probe", &error),
+            let looked = engine.probe_if_due().await;
+            // As long as the agent is held, the task says so, not only in the turn that found it.
+            match (engine.agent_hold(AGENT).map(Error::Refused), looked) {
+                (Some(error), _) | (None, Err(error)) => engine.tasks().failed(TASK, &error),
+                (None, Ok(())) => engine.tasks().ok(TASK),
             }
             // Either is a reason to look.
             let _ = tokio::time::timeout(PERIOD, engine.probes().wake.notified()).await;
@@ -237,10 +241,10 @@ impl Engine {
             return Ok(());
         }
         let _turn = self.probes().turn.lock().await;
-        let actor = Actor::system("agent probe");
+        let actor = Actor::system(TASK);
         let first = self.probe_and_store(&actor).await?;
         if !first.holds() {
-            tracing::warn!(agent = AGENT, version = first.version, "a probe failed; it is made once more");
+            // Once more: a machine that is too busy fails it too.
             self.probe_and_store(&actor).await?;
         }
         Ok(())
@@ -256,11 +260,17 @@ impl Engine {
         let mut state = self.probes().state();
         match &result {
             Ok(probed) => {
-                let level = if probed.holds() { "ok" } else { "failed" };
-                tracing::info!(agent = AGENT, version = probed.version, level, "the agent's CLI was probed");
+                let (agent, version) = (AGENT, &probed.version);
+                match probed.objection() {
+                    None => tracing::info!(agent, version, "the agent's CLI was probed"),
+                    Some(why) => tracing::warn!(agent, version, why, "the agent's CLI failed its probe"),
+                }
                 *state = State { known: Some(probed.clone()), ..State::default() };
             }
             Err(error) => {
+                if let Error::Internal(inner) = error {
+                    tracing::error!(agent = AGENT, error = format!("{inner:#}"), "a probe could not be made");
+                }
                 let why = error.to_string();
                 let sentence = format!(
                     "Claude Code could not be probed, and no session of it starts: {}. It is tried again every \

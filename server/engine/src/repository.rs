@@ -1,19 +1,22 @@
 //! Repositories: registering, mirroring, resolving the base. Nothing runs in a person's checkout.
 
+mod settings;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use opkit_domain::access::{Actor, Scope};
 use opkit_domain::ids::RepositoryId;
-use opkit_domain::objective::{Integration, long_text};
+use opkit_domain::objective::Integration;
 use opkit_domain::view::RepoView;
 
-use crate::engine::{EditRepo, Engine, NewRepo};
+use crate::engine::{Engine, NewRepo};
 use crate::error::{Error, Result};
 use crate::git::{branch_name, failure, short};
 use crate::store::people::audit_in;
-use crate::store::repositories::{NewRepoRow, RepoChange, RepoRow, insert, update};
+use crate::store::repositories::{NewRepoRow, RepoRow, insert};
+use settings::command;
 
 /// In a mirror: attributes of the tree never hide or change anything in an export.
 const MIRROR_ATTRIBUTES: &str =
@@ -81,53 +84,6 @@ impl Engine {
             .into_iter()
             .find(|repo| repo.id == id)
             .ok_or_else(|| Error::NotFound("The repository vanished.".into()))
-    }
-
-    /// Changes a repository's commands, integration, or how many checkouts are made ahead.
-    pub async fn edit_repo(&self, actor: &Actor, name: &str, edit: EditRepo) -> Result<RepoView> {
-        self.operator(actor)?;
-        let row = self
-            .store()
-            .repo_by_name(actor.scope, name)
-            .await?
-            .ok_or_else(|| Error::NotFound(format!("There is no repository named “{}”.", short(name))))?;
-        let setup = command("set-up command", edit.setup.as_deref())?;
-        let verify = command("verify command", edit.verify.as_deref())?;
-        let change = RepoChange {
-            setup: setup.as_ref().map(Option::as_deref),
-            verify: verify.as_ref().map(Option::as_deref),
-            integrate: edit.integrate,
-            pool: edit.pool.as_deref().map(pool_size).transpose()?,
-        };
-        let mut tx = self.store().begin().await?;
-        update(&mut tx, actor.scope, row.id(), &change).await?;
-        let detail = serde_json::to_value(&edit)?;
-        audit_in(&mut tx, actor.scope, &actor.name, "repository_changed", name, &detail).await?;
-        tx.commit().await?;
-        self.changed();
-        self.pool().look();
-        self.repo_view(actor.scope, row.id()).await
-    }
-
-    /// Reads from a base what works differently here, once a commit.
-    pub(crate) async fn note_base(&self, id: RepositoryId, commit: &str) -> Result<()> {
-        if self.pool().notes().get(&id).is_some_and(|(known, _)| known == commit) {
-            return Ok(());
-        }
-        let mirror = self.dirs().mirror(id);
-        let mut notes = Vec::new();
-        let modules =
-            self.git().run(&mirror, &["cat-file", "-e", &format!("{commit}:.gitmodules")], 100).await?;
-        if modules.ok {
-            notes.push(SUBMODULES.to_owned());
-        }
-        let pathspec = ":(glob)**/.gitattributes";
-        let grep = ["grep", "-q", "-E", "-e", "filter=lfs", commit, "--", pathspec];
-        if self.git().run(&mirror, &grep, 100).await?.ok {
-            notes.push(LARGE_FILES.to_owned());
-        }
-        self.pool().notes().insert(id, (commit.to_owned(), notes));
-        Ok(())
     }
 
     pub(crate) async fn prepare_mirror(
@@ -370,37 +326,6 @@ impl Engine {
 
     pub(crate) async fn repo_row(&self, scope: Scope, id: RepositoryId) -> Result<RepoRow> {
         self.store().repo(scope, id).await
-    }
-}
-
-/// What a base with `.gitmodules` means.
-const SUBMODULES: &str = "It has submodules. They are not checked out: their directories are empty in worktrees and \
-    in reviews. Where they are needed, let the set-up command fetch their content, by other means than git: a review \
-    works on an export without history.";
-/// What a base with `filter=lfs` means.
-const LARGE_FILES: &str = "It keeps large files with Git LFS. They stay pointer files in worktrees, reviews and \
-    results: their content is neither fetched nor stored, and a change to it cannot be delivered. Where it is needed, \
-    let the set-up command fetch it, by other means than git: a review works on an export without history.";
-
-/// A command that a person gave: none = not given, an inner none = there shall be none.
-fn command(what: &'static str, given: Option<&str>) -> Result<Option<Option<String>>> {
-    let Some(text) = given else { return Ok(None) };
-    let text = long_text(what, text.trim())?;
-    Ok(Some(Some(text).filter(|text| !text.is_empty())))
-}
-
-/// A number of checkouts, or `default`.
-fn pool_size(text: &str) -> Result<Option<u32>> {
-    let text = text.trim();
-    if text.is_empty() || text == "default" {
-        return Ok(None);
-    }
-    match text.parse() {
-        Ok(size) if size <= crate::pool::LARGEST => Ok(Some(size)),
-        _ => Err(Error::BadInput(format!(
-            "The number of checkouts made ahead is 0 to {}, or default.",
-            crate::pool::LARGEST
-        ))),
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Seen {
     pub(crate) key: String,
     /// Text that came after the model's last turn: results of tools, and reminders.
     pub(crate) news: String,
+    /// Names of the tools that the model may call.
+    pub(crate) tools: Vec<String>,
 }
 
 /// A running stand-in. Its thread ends with the test's process.
@@ -109,6 +111,12 @@ async fn messages(
         turn,
         key: headers.get("x-api-key").and_then(|key| key.to_str().ok()).unwrap_or_default().to_owned(),
         news: news.join("\n"),
+        tools: body["tools"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|tool| tool["name"].as_str().map(str::to_owned))
+            .collect(),
     };
     shared.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
     let over = Turn::Says("The script is over.");

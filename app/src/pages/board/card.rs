@@ -8,11 +8,12 @@ use opkit_domain::view::CardView;
 
 use crate::format;
 use crate::ui::clock;
+use crate::pages::accounts::local_time;
 use crate::ui::icons::{drawn, icon12, icon14, kind_label, kind_mark, role_pulse};
-use crate::ui::parts::{note_after, priority, rounds, ticks, waits_for};
+use crate::ui::parts::{denied, denied_short, note_after, priority, rounds, ticks, waits_for};
 
-/// Draws one.
-pub(crate) fn card(card: &Arc<CardView>) -> AnyView {
+/// Draws one. `until` = when the first account comes back by itself, if none is free.
+pub(crate) fn card(card: &Arc<CardView>, until: Signal<Option<i64>>) -> AnyView {
     let id = card.id.to_string();
     view! {
         <article
@@ -31,7 +32,7 @@ pub(crate) fn card(card: &Arc<CardView>) -> AnyView {
             {live(card)}
             {children(card)}
             {meta(card)}
-            {note(card)}
+            {note(card, until)}
             <button
                 class="card-move"
                 type="button"
@@ -93,15 +94,6 @@ fn live(card: &CardView) -> Option<AnyView> {
                     {line}
                 </span>
             </p>
-            {(!card.denial.is_empty())
-                .then(|| {
-                    view! {
-                        <p class="card-note f" title=card.denial.clone() data-denial="">
-                            {drawn("st", "s-failed")}
-                            <span class="trunc">"Denied " <span class="rest">{card.denial.clone()}</span></span>
-                        </p>
-                    }
-                })}
         }
         .into_any(),
     )
@@ -157,7 +149,10 @@ fn meta(card: &CardView) -> AnyView {
     .into_any()
 }
 
-fn note(card: &CardView) -> Option<AnyView> {
+fn note(card: &CardView, until: Signal<Option<i64>>) -> Option<AnyView> {
+    if card.session.is_some() && !card.denial.is_empty() {
+        return Some(denial(&card.denial));
+    }
     if let Some(attention) = card.attention.filter(|_| card.status == Status::HumanReview) {
         let (class, mark) = if attention.is_failure() {
             ("card-note f", drawn("st", "s-failed"))
@@ -180,13 +175,17 @@ fn note(card: &CardView) -> Option<AnyView> {
     if let Some(first) = card.waits_for.first().filter(|_| card.status == Status::Queue) {
         return Some(waiting(waits_for(*first)));
     }
-    if card.session.is_some() || !matches!(card.status, Status::Working | Status::AiReview | Status::Planning)
-    {
+    if card.session.is_some() || card.hold || card.status.is_final() || card.status == Status::HumanReview {
+        return None;
+    }
+    if card.sub_state == Some(SubState::WaitingAccount) {
+        return Some(waiting_for_account(until));
+    }
+    if card.status == Status::Queue {
         return None;
     }
     let text = match (card.sub_state, card.status) {
         (Some(SubState::WaitingChildren), _) => "Waiting for children",
-        (Some(SubState::WaitingAccount), _) => "Waiting for an account",
         (_, Status::AiReview) => "Waiting for a reviewer",
         (Some(SubState::WaitingSlot | SubState::BetweenRuns), Status::Planning)
         | (None, Status::Planning) => {
@@ -197,9 +196,35 @@ fn note(card: &CardView) -> Option<AnyView> {
             }
         }
         (Some(SubState::WaitingSlot), _) => "Waiting for a slot",
-        (Some(SubState::BetweenRuns) | None, _) => "Next session starts soon",
+        (Some(SubState::BetweenRuns | SubState::WaitingAccount) | None, _) => "Next session starts soon",
     };
     Some(waiting(text.to_owned()))
+}
+
+/// What the guard denied last: path and rule. It may take three lines; the timeline has the rest.
+fn denial(text: &str) -> AnyView {
+    view! {
+        <p class="card-note f is-tall" title=denied(text).to_owned() data-denial="">
+            {drawn("st", "s-failed")}
+            <span>"Denied " <span class="rest">{denied_short(text).to_owned()}</span></span>
+        </p>
+    }
+    .into_any()
+}
+
+fn waiting_for_account(until: Signal<Option<i64>>) -> AnyView {
+    view! {
+        <p class="card-note q" data-waits-account="">
+            {icon14("clock")}
+            <span class="trunc">
+                {move || match until.get() {
+                    Some(until) => view! { "No account until " {local_time(until)} }.into_any(),
+                    None => "Waiting for an account".into_any(),
+                }}
+            </span>
+        </p>
+    }
+    .into_any()
 }
 
 fn waiting(text: String) -> AnyView {

@@ -138,7 +138,7 @@ fn body(model: Model, lane: Lane) -> AnyView {
         <div class="lane-body" data-lane-body="" on:scroll=move |event| scrolled(model, lane, &event)>
             <div class="lane-pad" style:height=move || format!("{}px", px(pad()))></div>
             <For each=window key=|card| (card.id, card.version) let:one>
-                {card(&one)}
+                {card(&one, model.until)}
             </For>
             <button
                 class="btn btn-quiet btn-s lane-more"

@@ -96,6 +96,8 @@ pub(crate) struct Model {
     pub(crate) menu: RwSignal<Option<Menu>>,
     /// Where the page's clock stands.
     pub(crate) clock: Clock,
+    /// When the first account comes back by itself, if none is free, ms since 1970.
+    pub(crate) until: Signal<Option<i64>>,
     live: Option<Live>,
     toasts: Toasts,
     counting: StoredValue<bool>,
@@ -119,13 +121,20 @@ impl Model {
                 open: RwSignal::new(status != Status::Cancelled),
             }
         };
+        let live = use_context::<Live>();
+        let first = view.wip.accounts_until;
+        let until = Memo::new(move |_| {
+            let told = live.and_then(|live| live.wip.with(|wip| wip.as_ref().map(|wip| wip.accounts_until)));
+            told.unwrap_or(first)
+        });
         Model {
             lanes: std::array::from_fn(make),
             filter: StoredValue::new(filter),
             drag: RwSignal::new(None),
             menu: RwSignal::new(None),
             clock: use_clock(),
-            live: use_context(),
+            until: until.into(),
+            live,
             toasts: use_toasts(),
             counting: StoredValue::new(false),
         }

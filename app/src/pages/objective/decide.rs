@@ -3,11 +3,13 @@
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use opkit_domain::ids::ObjectiveId;
-use opkit_domain::objective::{Attention, Integration, Status};
+use opkit_domain::objective::{Attention, Integration, Status, SubState};
 use opkit_domain::view::CardView;
 
 use super::Page;
 use crate::api::objective::{Act, decide};
+use crate::live::Live;
+use crate::pages::accounts::local_time;
 use crate::ui::dialog::Confirm;
 use crate::ui::icons::{drawn, icon, icon14, status_mark};
 use crate::ui::parts::{value, waits_for};
@@ -66,6 +68,8 @@ struct Key {
     delivered: bool,
     passed: bool,
     live: bool,
+    /// No account is free for its next session.
+    wants_account: bool,
     hold: bool,
     /// Another objective that must be done first.
     waits: Option<ObjectiveId>,
@@ -120,6 +124,7 @@ fn key_of(card: &CardView, base: &str, integrated: &Option<String>) -> Key {
         delivered: card.delivered,
         passed: card.passed,
         live: card.session.is_some(),
+        wants_account: card.session.is_none() && card.sub_state == Some(SubState::WaitingAccount),
         hold: card.hold,
         waits: card.waits_for.first().copied(),
         criteria: card.criteria,
@@ -381,8 +386,23 @@ fn planning(desk: Desk, key: &Key) -> AnyView {
     shell(status_mark(Status::Planning), "Planning", body)
 }
 
+/// Until when no account is free, as long as that is so and known.
+fn no_account() -> AnyView {
+    let live = use_context::<Live>();
+    let until = Memo::new(move |_| live?.wip.with(|wip| wip.as_ref()?.accounts_until));
+    view! {
+        {move || {
+            until
+                .get()
+                .map(|until| view! { <p class="ink2" data-until="">"No account is free until " {local_time(until)} "."</p> })
+        }}
+    }
+    .into_any()
+}
+
 fn queue(desk: Desk, key: &Key) -> AnyView {
     let hold = key.hold;
+    let may_start = key.waits.is_none() && !hold;
     let text = match (key.waits, hold) {
         (Some(first), false) => waits_for(first),
         (Some(first), true) => format!("{} It is on hold, too.", waits_for(first)),
@@ -397,6 +417,7 @@ fn queue(desk: Desk, key: &Key) -> AnyView {
         <p class="ink2" data-why="">
             {text}
         </p>
+        {may_start.then(no_account)}
         {if hold {
             button(desk, "btn btn-primary btn-block", "Release the hold", || Act::Hold(false))
         } else {
@@ -417,9 +438,11 @@ fn running(desk: Desk, key: &Key) -> AnyView {
         (Status::AiReview, true) => "In review",
         (Status::AiReview, false) => "Waits for a reviewer",
         (_, true) => "At work",
+        (_, false) if key.wants_account => "Waits for an account",
         (_, false) => "Waits for its next session",
     };
     let body = view! {
+        {key.wants_account.then(no_account)}
         {text_field("Message for the next session", "The objective's next session reads it. Reviewers get no messages.", "message", desk.message)}
         <button
             class="btn btn-block"

@@ -7,9 +7,9 @@ use opkit_domain::verdict::Decision;
 use opkit_domain::view::{EventView, ObjectiveView, SessionView};
 
 use crate::format;
-use crate::ui::clock::age;
+use crate::ui::clock::{age, lasting};
 use crate::ui::icons::{drawn, kind_label, kind_mark, role_label, role_mark, status_mark};
-use crate::ui::parts::{priority, priority_label, rounds};
+use crate::ui::parts::{denied, priority, priority_label, rounds};
 
 /// How a session ended, and whether that is bad.
 pub(crate) fn outcome(session: &SessionView) -> (String, bool) {
@@ -76,37 +76,42 @@ fn session_row(view: &ObjectiveView, session: &SessionView) -> AnyView {
         text = format!("{text}, {}", verdict.verdict);
         bad |= verdict.verdict == Decision::Fail;
     }
-    let took = session.ended_at.unwrap_or(view.now) - session.started_at;
+    let took = match session.ended_at {
+        Some(end) => format::duration(end - session.started_at).into_any(),
+        None => lasting(session.started_at, view.now),
+    };
     let live = session.state != SessionState::Ended;
-    let mut notes: Vec<String> = Vec::new();
+    let mut notes: Vec<(&str, String)> = Vec::new();
     if bad && !session.detail.is_empty() {
-        notes.push(session.detail.clone());
+        notes.push(("muted break", session.detail.clone()));
     }
     if session.policy_changed {
-        notes.push("The policy of this session changed while it ran.".into());
+        // Somebody reached what only the service may write.
+        notes.push(("t-failed break", "The policy of this session changed while it ran.".into()));
     }
     if !session.planted.is_empty() {
-        notes.push(format!("Settings in the worktree, not loaded: {}", session.planted.join(", ")));
+        let planted = format!("Settings in the worktree, not loaded: {}", session.planted.join(", "));
+        notes.push(("muted break", planted));
     }
     if session.denials > 0 {
-        notes.push(format::count(u64::from(session.denials), "denied call"));
+        notes.push(("muted break", format::count(u64::from(session.denials), "denied call")));
     }
-    let notes = notes.into_iter().map(|note| view! { <div class="muted break">{note}</div> }).collect_view();
+    let notes = notes.into_iter().map(|(class, note)| view! { <div class=class>{note}</div> }).collect_view();
     view! {
         <tr data-session=session.id.to_string()>
             <td>
                 <span class="row">{role_mark(session.role)} {role_label(session.role)}</span>
             </td>
             <td class="mono">{session.id.short().to_owned()}</td>
-            <td class="mono">{format!("{} · {}", session.agent, session.account)}</td>
-            <td title=session.detail.clone()>
+            <td class="mono on-line">{format!("{} · {}", session.agent, session.account)}</td>
+            <td class="on-line" title=session.detail.clone()>
                 <span class:t-failed=bad>{text}</span>
                 {notes}
             </td>
-            <td class="r">{session.turns.to_string()}</td>
-            <td class="r">{format::duration(took)}</td>
-            <td class="r">{format::money(session.cost_usd_micros)}</td>
-            <td class="r">
+            <td class="r fig" data-label="Turns">{session.turns.to_string()}</td>
+            <td class="r fig" data-label="Time">{took}</td>
+            <td class="r fig" data-label="Cost">{format::money(session.cost_usd_micros)}</td>
+            <td class="r open">
                 <a class="link" href=format!("/session/{}", session.id)>
                     {if live { "Watch" } else { "Replay" }}
                 </a>
@@ -126,7 +131,7 @@ fn event_mark(event: &EventView) -> AnyView {
             "review" => drawn("i", "eye"),
             "integrated" => drawn("i", "tree"),
             "progress" => drawn("i", "right"),
-            "denied" => drawn("st", "s-failed"),
+            "denied" => drawn("st c-failed", "s-failed"),
             _ => drawn("i", "info"),
         },
     }
@@ -138,9 +143,10 @@ fn sentence(event: &EventView) -> String {
         return format!("Changed: {}", event.reason);
     }
     if !event.reason.is_empty() {
-        return event.reason.clone();
+        return denied(&event.reason).to_owned();
     }
     match (event.from, event.to) {
+        (None, Some(to)) if event.kind == "created" => format!("Made, in {}", to.label()),
         (_, Some(to)) if event.from != event.to => format!("{} now", to.label()),
         (Some(_) | None, Some(_) | None) => {
             let text = if event.trigger.is_empty() { &event.kind } else { &event.trigger };
@@ -152,6 +158,7 @@ fn sentence(event: &EventView) -> String {
 fn event_line(event: &EventView) -> AnyView {
     let moved = match (event.from, event.to) {
         (Some(from), Some(to)) if from != to => Some(format!("{} to {}", from.label(), to.label())),
+        (Some(_) | None, Some(_) | None) if event.kind == "denied" => Some("Denied".to_owned()),
         (Some(_) | None, Some(_) | None) => None,
     };
     view! {

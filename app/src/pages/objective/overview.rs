@@ -62,7 +62,7 @@ fn running(page: Page, view: &ObjectiveView) -> Option<AnyView> {
                 <i class=role_pulse(view.card.role)></i>
                 <span class="trunc mono" data-activity="">{line}</span>
                 <span class="sp"></span>
-                <span class="meta mono">{agent}</span>
+                <span class="meta mono wide">{agent}</span>
                 <span class="meta num">{cost}</span>
                 {icon14("right")}
             </a>
@@ -100,7 +100,7 @@ fn matrix(view: &ObjectiveView) -> AnyView {
                 "Criteria" <span class="meta">{text}</span> {locked.then(|| icon12("lock"))} <span class="sp"></span>
                 {(!columns.is_empty()).then(|| view! { <span class="meta wide">"Verdicts by round"</span> })}
             </header>
-            <div class="scroll-x">
+            <div class="scroll-x" role="group" aria-label="Verdicts" tabindex="0">
                 <table class="table mx">
                     <thead>
                         <tr>

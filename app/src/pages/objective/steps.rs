@@ -5,6 +5,7 @@ use opkit_domain::objective::{Kind, Status};
 use opkit_domain::view::{ObjectiveView, RoundMark};
 
 use crate::format;
+use crate::ui::clock::{ago, lasting};
 use crate::ui::icons::{drawn, status_mark};
 
 /// Draws the path.
@@ -32,13 +33,11 @@ pub(crate) fn path(view: &ObjectiveView) -> AnyView {
                 (false, true, _) => "step",
                 (false, false, _) => "step is-next",
             };
-            let text = fact(view, *status, is_now, time);
+            let fact = if is_now { fact_now(view, *status) } else { fact(view, *status, time).into_any() };
             view! {
                 <li class=class aria-current=is_now.then_some("step") data-step=status.as_str()>
                     <b>{mark} {status.label()}</b>
-                    <span class="meta" title=text.clone()>
-                        {text.clone()}
-                    </span>
+                    <span class="meta">{fact}</span>
                 </li>
             }
         })
@@ -93,29 +92,38 @@ fn time_in(view: &ObjectiveView, status: Status) -> Option<i64> {
     total
 }
 
-fn fact(view: &ObjectiveView, status: Status, is_now: bool, time: Option<i64>) -> String {
+/// About the step it stands at: the time there ticks.
+fn fact_now(view: &ObjectiveView, status: Status) -> AnyView {
+    let card = &view.card;
+    let words = match status {
+        Status::Done => {
+            return match &view.integrated {
+                Some(how) => how.clone().into_any(),
+                None => ago(card.since),
+            };
+        }
+        Status::Cancelled => return ago(card.since),
+        Status::HumanReview => {
+            format!("{}, ", card.attention.map_or("you", |attention| attention.label()))
+        }
+        Status::Queue if card.hold => "on hold, ".to_owned(),
+        Status::Queue => match card.waits_for.first() {
+            Some(first) => format!("waits for #{first}, "),
+            None => "for ".to_owned(),
+        },
+        Status::Planning | Status::Working | Status::AiReview => "for ".to_owned(),
+    };
+    view! {
+        {words}
+        {lasting(card.since, view.now)}
+    }
+    .into_any()
+}
+
+/// About a step that is over or has not come.
+fn fact(view: &ObjectiveView, status: Status, time: Option<i64>) -> String {
     let card = &view.card;
     let spent = time.map(format::duration);
-    if is_now {
-        let since = format::duration((view.now - card.since).max(0));
-        return match status {
-            Status::HumanReview => {
-                let what = card.attention.map_or("you", |attention| attention.label());
-                format!("{what}, {since}")
-            }
-            Status::Done => view
-                .integrated
-                .clone()
-                .unwrap_or_else(|| format!("{} ago", format::age(view.now - card.since))),
-            Status::Queue if card.hold => format!("on hold, {since}"),
-            Status::Queue => match card.waits_for.first() {
-                Some(first) => format!("waits for #{first}, {since}"),
-                None => format!("for {since}"),
-            },
-            Status::Cancelled => format!("{} ago", format::age(view.now - card.since)),
-            Status::Planning | Status::Working | Status::AiReview => format!("for {since}"),
-        };
-    }
     match (status, spent) {
         (Status::AiReview, Some(spent)) => {
             let failed = card.rounds.iter().filter(|round| **round == RoundMark::Failed).count();

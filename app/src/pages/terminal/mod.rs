@@ -166,33 +166,49 @@ fn head(session: &SessionView, now: i64, shown: Signals) -> AnyView {
     .into_any()
 }
 
+/// Whether the wall stands; pressed, it shows what was tried at the start and how the kernel answered.
 fn confined(session: &SessionView) -> AnyView {
-    match &session.confinement {
-        Some(proof) if proof.mode == WallMode::Enforced => {
-            let lines = proof
-                .tried
-                .iter()
-                .map(|line| format!("{} {}: {}", line.what, line.path.display(), line.answer))
-                .collect::<Vec<_>>()
-                .join("\n");
-            let count = proof.tried.len();
+    let Some(proof) = &session.confinement else {
+        return view! { <span class="v wide">{drawn("i i-14", "shield")} "No proof yet"</span> }.into_any();
+    };
+    let enforced = proof.mode == WallMode::Enforced;
+    let (mark, words) = if enforced {
+        ("i i-14 c-done", format!("Confined, {}", format::count(proof.tried.len() as u64, "proof")))
+    } else {
+        ("i i-14 c-failed", "Guard only".to_owned())
+    };
+    let (head, text) = if enforced {
+        ("Confined", format!("The kernel's wall stands, Landlock ABI {}. Before the agent began, each of these was tried as user {}:", proof.landlock_abi, proof.uid))
+    } else {
+        ("Guard only", "The kernel's wall is off on this machine, and only the guard asks. What was tried before the agent began:".to_owned())
+    };
+    let lines = proof
+        .tried
+        .iter()
+        .map(|line| {
             view! {
-                <span class="v wide" title=lines>
-                    {drawn("i i-14 c-done", "shield")}
-                    {format!("Confined, {}", format::count(count as u64, "proof"))}
-                </span>
+                <dt class="break">{format!("{} ", line.what)} <span class="mono">{line.path.display().to_string()}</span></dt>
+                <dd class="mono" class:t-failed=line.answer == "allowed">{line.answer.clone()}</dd>
             }
-            .into_any()
-        }
-        Some(_) => view! {
-            <span class="v wide" title="The kernel's wall is off on this machine. Only the guard's hook stands.">
-                {drawn("i i-14 c-needs", "shield")}
-                "Guard only"
-            </span>
-        }
-        .into_any(),
-        None => view! { <span class="v wide">{drawn("i i-14", "shield")} "No proof yet"</span> }.into_any(),
+        })
+        .collect_view();
+    // The browser's own popover: Escape and a press beside it close it, and it works without scripts.
+    view! {
+        <button class="v proof-button" type="button" popovertarget="proof" aria-label=words.clone() data-proof="">
+            {drawn(mark, "shield")} <span class="wide">{words.clone()}</span>
+        </button>
+        <div class="float proof" id="proof" popover="auto">
+            <h2>{head}</h2>
+            <p>{text}</p>
+            <dl>{lines}</dl>
+            <div class="dialog-foot">
+                <button class="btn" type="button" popovertarget="proof" popovertargetaction="hide">
+                    "Close"
+                </button>
+            </div>
+        </div>
     }
+    .into_any()
 }
 
 fn interrupt(session: &SessionView, shown: Signals) -> AnyView {

@@ -6,9 +6,8 @@ use crate::steps::program;
 use crate::{Profile, server};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -48,35 +47,15 @@ pub(super) struct Product {
     token: String,
 }
 
-/// Five accounts that may have seven sessions each: of the usual five times five a fifth is kept for reviews, and
-/// 25 at work need more.
-fn larger_accounts(data: &Path, mode: Mode) -> Result<()> {
-    if mode == Mode::OsUsers {
-        // The users are the machine's: a data directory that goes away makes them as well as any.
-        opkit(&Folder::new("users")?, &["accounts", "provision"], "")?;
-    }
-    for number in 0..5 {
-        let (name, user) = (format!("bench-{number}"), format!("ccuser-{number}"));
-        let mut add = vec!["accounts", "add", &name, "--limit", "7"];
-        if mode == Mode::OsUsers {
-            add.extend(["--os-user", &user]);
-        }
-        opkit(data, &add, "")?;
-        opkit(data, &["accounts", "disable", &user], "")?;
-    }
-    Ok(())
-}
-
 impl Product {
     /// Sets up a data directory with one repository and starts the server.
     pub(super) fn start(mode: Mode, repo: &Path, variables: &[(&str, &str)]) -> Result<Product> {
         let folder = Folder::new("data")?;
         let data: &Path = &folder;
         opkit(data, &["setup", "--owner", "bench", "--password-stdin"], PASSWORD)?;
-        larger_accounts(data, mode)?;
-        let key = data.join("keys/anthropic");
-        fs::write(&key, "a key that nobody uses\n")?;
-        fs::set_permissions(&key, Permissions::from_mode(0o600))?;
+        if mode == Mode::OsUsers {
+            opkit(data, &["accounts", "provision"], "")?;
+        }
         let mut command = command(data, &["serve", "--listen", "127.0.0.1:0"])?;
         command.env("MAX_CONCURRENT_SESSIONS", "32").envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;

@@ -5,6 +5,7 @@ use super::fixture::{Folder, repository};
 use super::product::{Mode, Product};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -17,31 +18,28 @@ const WARM_ROUNDS: usize = 15;
 const COLD_ROUNDS: usize = 4;
 const AT_ONCE: usize = 25;
 
-/// Writes when it began, and stays. The same program is the agent and what bare tmux starts.
+/// What bare tmux starts: it writes when it began, and stays.
 const STAMP: &str = "#!/bin/bash
-[ \"$1\" = --version ] && { echo '2.1.197 (Claude Code)'; exit 0; }
-printf '%s\\n' \"$EPOCHREALTIME\" > \"${OPKIT_SCRATCH:-$1}/began\"
+printf '%s\\n' \"$EPOCHREALTIME\" > \"$1/began\"
 exec sleep 100000
 ";
 
 pub(super) fn starts(report: &mut String) -> Result<()> {
     let folder = Folder::new("starts")?;
-    let agent = folder.join("agent/claude");
-    fs::create_dir_all(folder.join("agent"))?;
-    fs::set_permissions(folder.join("agent"), Permissions::from_mode(0o755))?;
-    fs::write(&agent, STAMP)?;
-    fs::set_permissions(&agent, Permissions::from_mode(0o755))?;
+    let program = folder.join("stamp");
+    fs::write(&program, STAMP)?;
+    fs::set_permissions(&program, Permissions::from_mode(0o755))?;
     let repo = repository(&folder.join("repo"), FILES, 200)?;
     writeln!(
         report,
-        "Repository of {FILES} files. A start is the time from the claim to the agent's first instruction; the bare one is from the call of `tmux new-session` to the first instruction of the same program. Rounds of both alternate.\n"
+        "Repository of {FILES} files. A start is the time from the claim to the demo agent's first line in its transcript, looked for every millisecond; the bare one is from the call of `tmux new-session` to the first line of a small script. Rounds of both alternate.\n"
     )?;
     writeln!(
         report,
         "| what | mode | opkit | bare, the same run | ratio of medians | goal |\n|---|---|---|---|---|---|"
     )?;
     for mode in Mode::all() {
-        let bench = Bench::new(&folder, mode, &repo, &agent)?;
+        let bench = Bench::new(&folder, mode, &repo, &program)?;
         bench.pool(2)?;
         let (ours, bare) = bench.warm()?;
         row(report, &format!("warm start, {WARM_ROUNDS} rounds"), mode, &ours, &bare, "≤ 2")?;
@@ -75,11 +73,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(folder: &Path, mode: Mode, repo: &Path, agent: &Path) -> Result<Bench> {
-        let program = agent.to_str().context("a path that is not UTF-8")?;
-        let product = Product::start(mode, repo, &[("OPKIT_CLAUDE", program)])?;
-        let bare = Bare::start(folder, agent)?;
-        Ok(Bench { product, bare, mode })
+    fn new(folder: &Path, mode: Mode, repo: &Path, program: &Path) -> Result<Bench> {
+        let product = Product::start(mode, repo, &[])?;
+        Ok(Bench { product, bare: Bare::start(folder, program)?, mode })
     }
 
     /// Asks for a number of checkouts ahead and waits until they are there and nothing is being made.
@@ -113,26 +109,41 @@ impl Bench {
 
     /// Starts one session and gives the time from its claim to its agent; then ends it.
     fn one(&self) -> Result<f64> {
-        let id = self.product.add("claude", None)?;
-        let began = self.began(id)?;
+        let before = self.session_dirs();
+        let id = self.product.add("demo", Some("hangs"))?;
+        let began = self.agents_after(&before, 1)?;
         let claimed = claimed(&self.product, id)?;
         self.product.cancel(&[id])?;
         Ok(began - claimed)
     }
 
-    /// When an objective's agent ran its first instruction, milliseconds since 1970.
-    fn began(&self, id: i64) -> Result<f64> {
-        let stamp = self.product.data.join(format!("work/{id}/scratch/began"));
+    fn session_dirs(&self) -> BTreeSet<PathBuf> {
+        let entries = fs::read_dir(self.product.data.join("sessions")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+
+    /// When the last of so many new agents said its first word, milliseconds since 1970.
+    fn agents_after(&self, before: &BTreeSet<PathBuf>, count: usize) -> Result<f64> {
         let deadline = Instant::now() + Duration::from_secs(180);
+        let mut began = BTreeSet::new();
         loop {
-            if let Some(at) = read_stamp(&stamp) {
-                return Ok(at);
+            for dir in self.session_dirs() {
+                let speaks = || fs::metadata(dir.join("transcript.jsonl")).is_ok_and(|meta| meta.len() > 0);
+                if !before.contains(&dir) && !began.contains(&dir) && speaks() {
+                    began.insert(dir);
+                }
+            }
+            if began.len() >= count {
+                return now();
             }
             if Instant::now() > deadline {
-                let sessions = self.product.sessions(Some(id))?;
-                anyhow::bail!("no agent of #{id} began: {}", Value::from(sessions));
+                anyhow::bail!(
+                    "{} of {count} agents began: {}",
+                    began.len(),
+                    Value::from(self.product.sessions(None)?)
+                );
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -165,12 +176,13 @@ impl Bench {
     /// 25 that may all start at one instant.
     fn at_once(&self, report: &mut String) -> Result<()> {
         self.product.hold(true)?;
-        let ids: Vec<i64> = (0..AT_ONCE).map(|_| self.product.add("claude", None)).collect::<Result<_>>()?;
+        let before = self.session_dirs();
+        let ids: Vec<i64> =
+            (0..AT_ONCE).map(|_| self.product.add("demo", Some("hangs"))).collect::<Result<_>>()?;
         self.product.hold(false)?;
-        let began: Vec<f64> = ids.iter().map(|id| self.began(*id)).collect::<Result<_>>()?;
+        let last = self.agents_after(&before, AT_ONCE)?;
         let first = ids.iter().map(|id| claimed(&self.product, *id)).collect::<Result<Vec<_>>>()?;
-        let first = first.into_iter().fold(f64::INFINITY, f64::min);
-        let all = began.iter().copied().fold(0.0, f64::max) - first;
+        let all = last - first.into_iter().fold(f64::INFINITY, f64::min);
         let running = self.product.sessions(None)?.len();
         self.product.cancel(&ids)?;
         let bare = self.bare.at_once(AT_ONCE)?;
@@ -205,13 +217,13 @@ fn now() -> Result<f64> {
 struct Bare {
     folder: PathBuf,
     socket: PathBuf,
-    agent: PathBuf,
+    program: PathBuf,
 }
 
 impl Bare {
-    fn start(folder: &Path, agent: &Path) -> Result<Bare> {
+    fn start(folder: &Path, program: &Path) -> Result<Bare> {
         let bare =
-            Bare { folder: folder.to_owned(), socket: folder.join("bare.sock"), agent: agent.to_owned() };
+            Bare { folder: folder.to_owned(), socket: folder.join("bare.sock"), program: program.to_owned() };
         bare.tmux(&["new-session", "-d", "-s", "keeper", "tail", "-f", "/dev/null"])?;
         Ok(bare)
     }
@@ -225,8 +237,8 @@ impl Bare {
     }
 
     fn session(&self, name: &str, dir: &Path) -> Result<()> {
-        let (dir, agent) = (dir.to_string_lossy(), self.agent.to_string_lossy());
-        self.tmux(&["new-session", "-d", "-s", name, "-c", &dir, &agent, &dir])
+        let (dir, program) = (dir.to_string_lossy(), self.program.to_string_lossy());
+        self.tmux(&["new-session", "-d", "-s", name, "-c", &dir, &program, &dir])
     }
 
     /// Waits for the program's stamp.

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use opkit_domain::ids::RepositoryId;
+use opkit_domain::ids::{ObjectiveId, RepositoryId};
 use opkit_domain::session::{ExitFile, files};
 use opkit_domain::view::Upkeep;
 
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::git::failure;
 use crate::rescue::DAY_MS;
 use crate::store::events::append;
-use crate::store::upkeep::{Kept, worktree_gone};
+use crate::store::upkeep::{Kept, worktree_over};
 
 /// Start of what the exit file says when the snapshot failed; the step's title.
 const SNAPSHOT: &str = "Keeping what is not committed";
@@ -26,7 +26,12 @@ impl Engine {
     pub(super) async fn retain(&self, thorough: bool) -> Result<Vec<String>> {
         let upkeep = self.upkeep().await?;
         let mut said = Vec::new();
-        for kept in self.store().with_worktree().await? {
+        for name in super::names(&self.dirs().root.join("work"))? {
+            let Ok(id) = name.parse::<i64>() else { continue };
+            if !self.dirs().worktree(ObjectiveId(id)).exists() {
+                continue;
+            }
+            let Some(kept) = self.store().kept(id).await? else { continue };
             let over = now_ms() - kept.since >= i64::from(upkeep.worktree_days) * DAY_MS;
             if !kept.status.is_final() || !over {
                 continue;
@@ -46,6 +51,7 @@ impl Engine {
         self.drop_rescues(&upkeep).await?;
         if thorough {
             self.drop_records(&upkeep).await?;
+            self.pack_records().await?;
         }
         Ok(said)
     }
@@ -54,6 +60,10 @@ impl Engine {
     async fn unsafe_to_clear(&self, kept: &Kept) -> Result<Option<String>> {
         if kept.live {
             return Ok(Some("a session is in it.".into()));
+        }
+        if !kept.worktree_ready {
+            // No agent ever worked there.
+            return Ok(None);
         }
         let Some(run) = self.store().last_run(kept.id).await? else { return Ok(None) };
         let Some(ended) = run.ended_at else { return Ok(Some("its session has not ended.".into())) };
@@ -84,7 +94,7 @@ impl Engine {
     /// starts in between.
     async fn clear_worktree(&self, kept: &Kept, upkeep: &Upkeep) -> Result<()> {
         let mut tx = self.store().begin().await?;
-        if !worktree_gone(&mut tx, kept.id, true).await? {
+        if !worktree_over(&mut tx, kept.id).await? {
             return Ok(());
         }
         let work = self.dirs().work(kept.id);

@@ -1,7 +1,9 @@
 //! What pool and housekeeping ask: over all clients, because directories belong to the installation.
 
+use std::collections::HashMap;
+
 use opkit_domain::access::Scope;
-use opkit_domain::ids::{ClientId, ObjectiveId, SessionId};
+use opkit_domain::ids::{ClientId, ObjectiveId, RepositoryId, SessionId};
 use opkit_domain::objective::Status;
 use opkit_domain::session::Outcome;
 
@@ -19,6 +21,8 @@ pub(crate) struct Kept {
     /// When it reached its status.
     pub(crate) since: i64,
     pub(crate) live: bool,
+    /// An agent has worked in its worktree.
+    pub(crate) worktree_ready: bool,
 }
 
 /// The last session that may have written into an objective's worktree.
@@ -29,19 +33,21 @@ pub(crate) struct LastRun {
     pub(crate) ended_at: Option<i64>,
 }
 
-type KeptRow = (i64, i64, String, i64, bool);
+type KeptRow = (i64, i64, String, i64, bool, bool);
 
-fn kept((id, client, status, since, live): KeptRow) -> Result<Kept> {
+fn kept((id, client, status, since, live, worktree_ready): KeptRow) -> Result<Kept> {
     Ok(Kept {
         id: ObjectiveId(id),
         scope: Scope { client: ClientId(client) },
         status: word(&status)?,
         since,
         live,
+        worktree_ready,
     })
 }
 
-const KEPT: &str = "SELECT id, client_id, status, since, session_id IS NOT NULL FROM objective";
+const KEPT: &str =
+    "SELECT id, client_id, status, since, session_id IS NOT NULL, worktree_ready FROM objective";
 
 impl Store {
     /// Repositories of all clients.
@@ -85,6 +91,17 @@ impl Store {
         rows.into_iter().map(kept).collect()
     }
 
+    /// Delivered commits of a repository by objective.
+    pub(crate) async fn delivered(&self, id: RepositoryId) -> Result<HashMap<i64, String>> {
+        let rows: Vec<(i64, String)> = sqlx::query_as(
+            "SELECT id, head_commit FROM objective WHERE repository_id = $1 AND head_commit IS NOT NULL",
+        )
+        .bind(id.0)
+        .fetch_all(&self.read)
+        .await?;
+        Ok(rows.into_iter().collect())
+    }
+
     /// Whether a session is known, and when it ended.
     pub(crate) async fn session_end(&self, id: &str) -> Result<Option<Option<i64>>> {
         let row: Option<(Option<i64>,)> =
@@ -98,7 +115,8 @@ impl Store {
     pub(crate) async fn last_run(&self, id: ObjectiveId) -> Result<Option<LastRun>> {
         let row: Option<(String, Option<String>, Option<i64>)> = sqlx::query_as(
             "SELECT id, outcome, ended_at FROM session WHERE objective_id = $1 AND role <> 'review'
-             AND (outcome IS NULL OR outcome <> 'never_ran') ORDER BY started_at DESC LIMIT 1",
+             AND NOT (outcome IS NOT NULL AND (outcome = 'never_ran' OR (outcome = 'stopped' AND pid IS NULL)))
+             ORDER BY started_at DESC LIMIT 1",
         )
         .bind(id.0)
         .fetch_optional(&self.read)
@@ -110,15 +128,24 @@ impl Store {
     }
 }
 
-/// The next session of an objective makes its worktree anew. False when somebody is in it now, or when its status
-/// is no longer one of `statuses`.
-pub(crate) async fn worktree_gone(tx: &mut Tx, id: ObjectiveId, only_final: bool) -> Result<bool> {
+/// The next session of an objective makes its worktree anew. False when somebody is in it now.
+pub(crate) async fn worktree_gone(tx: &mut Tx, id: ObjectiveId) -> Result<bool> {
     let done = sqlx::query(
-        "UPDATE objective SET worktree_ready = 0 WHERE id = $1 AND session_id IS NULL AND worktree_ready = 1
-         AND ($2 = 0 OR status IN ('done', 'cancelled'))",
+        "UPDATE objective SET worktree_ready = 0 WHERE id = $1 AND session_id IS NULL AND worktree_ready = 1",
     )
     .bind(id.0)
-    .bind(only_final)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// The worktree of an objective that is over may go. False when it is over no more.
+pub(crate) async fn worktree_over(tx: &mut Tx, id: ObjectiveId) -> Result<bool> {
+    let done = sqlx::query(
+        "UPDATE objective SET worktree_ready = 0
+         WHERE id = $1 AND session_id IS NULL AND status IN ('done', 'cancelled')",
+    )
+    .bind(id.0)
     .execute(&mut **tx)
     .await?;
     Ok(done.rows_affected() > 0)

@@ -3,11 +3,15 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use opkit_domain::session::{IndexLine, files};
 
 /// Index lines kept in memory are at least this many bytes of record apart.
 const STRIDE: u64 = 32 << 10;
+
+/// No segment has more bytes.
+const LARGEST: u64 = 64 << 20;
 
 /// A reader of one record. It holds no file open, so a runner may drop old segments at any time.
 #[derive(Debug)]
@@ -18,11 +22,19 @@ pub(crate) struct Record {
     /// Thinned index: (offset, lines before it), ascending.
     marks: Vec<(u64, u64)>,
     errors: Vec<u64>,
+    /// The compressed segment that was read last: where it begins, and its bytes.
+    unpacked: Mutex<Option<(u64, Arc<Vec<u8>>)>>,
 }
 
 impl Record {
     pub(crate) fn open(session: &Path) -> Record {
-        Record { dir: session.join(files::RECORD), index_read: 0, marks: vec![(0, 0)], errors: vec![] }
+        Record {
+            dir: session.join(files::RECORD),
+            index_read: 0,
+            marks: vec![(0, 0)],
+            errors: vec![],
+            unpacked: Mutex::default(),
+        }
     }
 
     /// First offsets of all segments, ascending.
@@ -30,10 +42,41 @@ impl Record {
         let Ok(entries) = std::fs::read_dir(&self.dir) else { return vec![] };
         let mut list: Vec<u64> = entries
             .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".seg")?.parse().ok())
+            .filter_map(|entry| {
+                let name = entry.file_name();
+                let name = name.to_str()?;
+                name.strip_suffix(".gz").unwrap_or(name).strip_suffix(".seg")?.parse().ok()
+            })
             .collect();
         list.sort_unstable();
+        list.dedup();
         list
+    }
+
+    /// Where housekeeping puts a segment of a session that is over.
+    fn packed(&self, first: u64) -> PathBuf {
+        self.dir.join(format!("{first:016}.seg.gz"))
+    }
+
+    /// The bytes of a compressed segment.
+    fn unpack(&self, first: u64) -> Option<Arc<Vec<u8>>> {
+        let mut last = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bytes)) = last.as_ref().filter(|(known, _)| *known == first) {
+            return Some(bytes.clone());
+        }
+        let mut bytes = Vec::new();
+        let file = File::open(self.packed(first)).ok()?;
+        flate2::read::GzDecoder::new(file).take(LARGEST).read_to_end(&mut bytes).ok()?;
+        let bytes = Arc::new(bytes);
+        *last = Some((first, bytes.clone()));
+        Some(bytes)
+    }
+
+    fn segment_len(&self, first: u64) -> u64 {
+        match std::fs::metadata(self.segment(first)) {
+            Ok(meta) => meta.len(),
+            Err(_) => self.unpack(first).map_or(0, |bytes| bytes.len() as u64),
+        }
     }
 
     fn segment(&self, first: u64) -> PathBuf {
@@ -43,7 +86,7 @@ impl Record {
     /// Bytes written so far.
     pub(crate) fn len(&self) -> u64 {
         match self.segments().last() {
-            Some(first) => first + std::fs::metadata(self.segment(*first)).map_or(0, |meta| meta.len()),
+            Some(first) => first + self.segment_len(*first),
             None => 0,
         }
     }
@@ -70,7 +113,13 @@ impl Record {
             if position >= end || position < *first || left == 0 {
                 continue;
             }
-            let Ok(mut file) = File::open(self.segment(*first)) else { break };
+            let Ok(mut file) = File::open(self.segment(*first)) else {
+                let Some(all) = self.unpack(*first) else { break };
+                let start = usize::try_from(position - first).unwrap_or(usize::MAX).min(all.len());
+                let count = usize::try_from(left.min(end - position)).unwrap_or(usize::MAX);
+                bytes.extend_from_slice(&all[start..start.saturating_add(count).min(all.len())]);
+                continue;
+            };
             if file.seek(SeekFrom::Start(position - first)).is_err()
                 || file.take(left.min(end - position)).read_to_end(&mut bytes).is_err()
             {
@@ -216,6 +265,27 @@ mod tests {
         let (at, number) = record.window_start(all.len() as u64, 1000);
         assert!(all[at as usize..].starts_with(format!("line {number}\n").as_bytes()));
         assert!(record.lines_from(19_999, 10).len() == 1);
+    }
+
+    #[test]
+    fn a_compressed_record_reads_as_it_was() {
+        let (dir, mut record, all) = record(20_000);
+        let before = std::fs::read_dir(&record.dir).unwrap().count();
+        crate::housekeeping::pack_session(dir.path()).unwrap();
+        let names: Vec<_> =
+            std::fs::read_dir(&record.dir).unwrap().flatten().map(|e| e.file_name()).collect();
+        assert_eq!(names.len(), before);
+        assert_eq!(
+            names.iter().filter(|name| name.to_string_lossy().ends_with(".seg.gz")).count(),
+            2,
+            "{names:?}"
+        );
+        assert_eq!(record.len(), all.len() as u64);
+        assert_eq!(record.read(0, u64::MAX), all);
+        assert_eq!(record.read(all.len() as u64 / 2 - 3, 7), all[all.len() / 2 - 3..all.len() / 2 + 4]);
+        assert!(record.read(all.len() as u64, 10).is_empty());
+        assert_eq!(record.lines_from(12_345, 1), [b"line 12345".to_vec()]);
+        assert!(record.is_line_start(0) && !record.is_line_start(3));
     }
 
     #[test]
