@@ -1,5 +1,8 @@
 //! `Engine`: the product without doors. Opening it takes the data directory; `start` sets its tasks going.
 
+mod people;
+mod views;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use opkit_domain::access::{Access, Actor, Scope};
 use opkit_domain::account_pool::Policy;
 use opkit_domain::event::Feed;
-use opkit_domain::ids::{ClientId, ObjectiveId, RepositoryId, SessionId, UserId};
+use opkit_domain::ids::{ClientId, ObjectiveId, RepositoryId, SessionId};
 use opkit_domain::objective::{Integration, Status};
 use opkit_domain::session::{Identity, RunStatus, WallMode};
-use opkit_domain::view::{BoardFilter, BoardView, CardView, LaneView, SessionView, WipView};
+use opkit_domain::view::CardView;
 use tokio::sync::{Notify, broadcast};
 
 use crate::agents::Agents;
@@ -21,8 +24,6 @@ use crate::error::{Error, Result};
 use crate::git::Git;
 use crate::health::Tasks;
 use crate::store::Store;
-use crate::store::cards::ObjectiveFields;
-use crate::store::people::UserRow;
 use crate::tmux::Tmux;
 
 /// The cap when nobody says otherwise.
@@ -448,222 +449,6 @@ impl Engine {
         self.0.cap.store(cap, Ordering::Relaxed);
         self.changed();
         Ok(())
-    }
-
-    fn with_live_lines(&self, mut card: CardView) -> CardView {
-        if let Some(session) = &card.session
-            && let Some(status) = self.live_lines().get(session)
-        {
-            card.activity.clone_from(&status.activity);
-            card.denial = status.last_denial.clone().unwrap_or_default();
-            card.cost_usd_micros += status.cost_usd_micros;
-        }
-        card
-    }
-
-    /// The board: the first cards of every lane.
-    pub async fn board(&self, scope: Scope, filter: &BoardFilter) -> Result<BoardView> {
-        // The number is read first: a change between here and the lanes is sent again, never missed.
-        let seq = self.0.store.seq(scope).await?;
-        let mut lanes = Vec::with_capacity(Status::ALL.len());
-        for status in Status::ALL {
-            let limit = if *status == Status::Cancelled { 10 } else { 30 };
-            lanes.push(self.lane(scope, *status, filter, 0, limit).await?);
-        }
-        Ok(BoardView {
-            seq,
-            lanes,
-            wip: self.wip(scope).await?,
-            repos: self.0.store.repos(scope).await?,
-            now: crate::clock::now_ms(),
-        })
-    }
-
-    /// The number of the last event, and the server's time (ms since 1970).
-    pub async fn feed_position(&self, scope: Scope) -> Result<(i64, i64)> {
-        Ok((self.0.store.seq(scope).await?, crate::clock::now_ms()))
-    }
-
-    /// A window of one lane.
-    pub async fn lane(
-        &self,
-        scope: Scope,
-        status: Status,
-        filter: &BoardFilter,
-        offset: u32,
-        limit: u32,
-    ) -> Result<LaneView> {
-        let mut lane = self.0.store.lane(scope, status, filter, offset, limit.clamp(1, 200)).await?;
-        lane.cards = lane.cards.into_iter().map(|card| self.with_live_lines(card)).collect();
-        Ok(lane)
-    }
-
-    /// One card.
-    pub async fn card(&self, scope: Scope, id: ObjectiveId) -> Result<CardView> {
-        Ok(self.with_live_lines(self.0.store.card(scope, id).await?))
-    }
-
-    /// Slots and counts.
-    pub async fn wip(&self, scope: Scope) -> Result<WipView> {
-        let (work, plan, review, oldest_in_queue, review_depth, needs_you) =
-            self.0.store.wip_figures(scope).await?;
-        let (room, all, accounts_until) = self.account_room().await?;
-        let slots = opkit_domain::dispatch::Slots::new(self.cap_setting(), room, all);
-        let switch = crate::kill_switch::reason(&self.0.dirs.kill_switch());
-        let disabled = switch.is_some();
-        let stopped = switch
-            .or_else(|| self.broken_guards().values().next().cloned())
-            .or_else(|| self.low_disk())
-            .or_else(|| self.agent_hold("claude"));
-        Ok(WipView {
-            cap: slots.total,
-            reserve: slots.reserve(),
-            work,
-            plan,
-            review,
-            oldest_in_queue,
-            review_depth,
-            needs_you,
-            stopped,
-            disabled,
-            accounts_until,
-        })
-    }
-
-    /// Objectives by number.
-    pub async fn list(&self, scope: Scope, query: &ListQuery) -> Result<Vec<CardView>> {
-        self.0.store.list(scope, query).await
-    }
-
-    /// The fields beside the card that REST shows, for objectives in a range of numbers.
-    pub async fn fields(
-        &self,
-        scope: Scope,
-        first: ObjectiveId,
-        last: ObjectiveId,
-    ) -> Result<HashMap<ObjectiveId, ObjectiveFields>> {
-        self.0.store.fields(scope, first, last).await
-    }
-
-    /// What waits for a person, oldest first.
-    pub async fn needs_you(&self, scope: Scope) -> Result<Vec<CardView>> {
-        self.0.store.needs_you(scope).await
-    }
-
-    /// Sessions, newest first.
-    pub async fn sessions(&self, scope: Scope, query: &SessionQuery) -> Result<Vec<SessionView>> {
-        let mut list = self.0.store.sessions(scope, query).await?;
-        let live = self.live_lines();
-        for session in &mut list {
-            if let Some(status) = live.get(&session.id) {
-                session.activity.clone_from(&status.activity);
-                session.turns = status.turns;
-                session.cost_usd_micros = status.cost_usd_micros;
-            }
-        }
-        Ok(list)
-    }
-
-    /// One session.
-    pub async fn session(&self, scope: Scope, id: &SessionId) -> Result<SessionView> {
-        let mut session = self.0.store.session(scope, id).await?;
-        if let Some(status) = self.live_lines().get(id) {
-            session.activity.clone_from(&status.activity);
-            session.turns = status.turns;
-            session.cost_usd_micros = status.cost_usd_micros;
-        }
-        Ok(session)
-    }
-
-    /// There is an owner.
-    pub async fn has_owner(&self) -> Result<bool> {
-        self.0.store.has_owner().await
-    }
-
-    /// Makes the first owner.
-    pub async fn create_owner(&self, name: &str, password_hash: &str) -> Result<UserRow> {
-        let name = name.trim();
-        let fits = !name.is_empty()
-            && name.len() <= 60
-            && name.chars().all(|c| c.is_alphanumeric() || "-_.@".contains(c));
-        if !fits {
-            return Err(Error::BadInput(
-                "A login name has up to 60 letters, digits, dots, dashes, underscores or @.".into(),
-            ));
-        }
-        self.0.store.create_owner(name, password_hash).await
-    }
-
-    /// A user by login name.
-    pub async fn user_by_name(&self, name: &str) -> Result<Option<UserRow>> {
-        self.0.store.user_by_name(name).await
-    }
-
-    /// A user by number.
-    pub async fn user(&self, id: UserId) -> Result<Option<UserRow>> {
-        self.0.store.user(id).await
-    }
-
-    /// Stores a token's hash.
-    pub async fn create_token(
-        &self,
-        actor: &Actor,
-        token_hash: &str,
-        prefix: &str,
-        for_actor: &str,
-        scope_word: &str,
-    ) -> Result<()> {
-        if actor.access < Access::Admin {
-            return Err(Error::Forbidden("Making tokens needs the admin role.".into()));
-        }
-        let access = match scope_word {
-            "operate" => Access::Operator,
-            "read" => Access::Viewer,
-            other => {
-                return Err(Error::BadInput(format!(
-                    "“{}” is not a token scope. Use operate or read.",
-                    crate::git::short(other)
-                )));
-            }
-        };
-        let name = for_actor.trim();
-        if name.is_empty() || name.len() > 60 || name.chars().any(char::is_control) {
-            return Err(Error::BadInput(
-                "Name who uses the token, with --actor, in up to 60 characters.".into(),
-            ));
-        }
-        self.0.store.create_token(actor, token_hash, prefix, name, access).await
-    }
-
-    /// The actor behind a token's hash.
-    pub async fn token(&self, token_hash: &str) -> Result<Option<Actor>> {
-        self.0.store.token(token_hash).await
-    }
-
-    /// A browser login's record.
-    pub async fn login_load(&self, id: &str, now_ms: i64) -> Result<Option<String>> {
-        self.0.store.login_load(id, now_ms).await
-    }
-
-    /// Stores a browser login.
-    pub async fn login_save(&self, id: &str, data: &str, expires_ms: i64) -> Result<()> {
-        self.0.store.login_save(id, data, expires_ms).await
-    }
-
-    /// Ends a browser login.
-    pub async fn login_delete(&self, id: &str) -> Result<()> {
-        self.0.store.login_delete(id).await
-    }
-
-    /// Appends to the audit.
-    pub async fn audit(
-        &self,
-        actor: &Actor,
-        action: &str,
-        target: &str,
-        detail: serde_json::Value,
-    ) -> Result<()> {
-        self.0.store.audit(actor.scope, &actor.name, action, target, &detail).await
     }
 
     /// The one client that exists.
