@@ -1,11 +1,14 @@
 //! The probe of an agent's CLI: stand-ins that keep no promise, and (optional) the real one.
 
+use std::fs::{self, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use opkit_domain::session::{AgentProbe, ProbeReport, SYSTEM_READS, WallMode};
 use serde_json::json;
+use tempfile::TempDir;
 
 /// As sessions start Claude Code.
 fn spec(program: &str, mode: &str) -> AgentProbe {
@@ -96,4 +99,51 @@ fn optional_the_real_cli_keeps_its_promises_and_the_probe_sees_when_not() {
         broken,
         report.checks.iter().filter(|check| check.what.contains("lets nothing through")).count()
     );
+}
+
+/// A CLI that breaks one promise, or none, where every user can run it.
+fn stand_in(nature: &str) -> Option<(TempDir, String)> {
+    if !Path::new("/usr/bin/python3").exists() {
+        eprintln!("skipped: the stand-in for a CLI needs python3");
+        return None;
+    }
+    let base = if Path::new("/var/tmp").is_dir() { "/var/tmp".into() } else { std::env::temp_dir() };
+    let place = tempfile::tempdir_in(base).expect("a directory");
+    let text = include_str!("support/cli_stand_in.py");
+    let text = text.replace("NATURE = \"obeys\"", &format!("NATURE = \"{nature}\""));
+    let program = place.path().join("cli");
+    fs::write(&program, text).expect("a file");
+    for path in [place.path(), &program] {
+        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("its mode");
+    }
+    let program = program.to_str().expect("UTF-8").to_owned();
+    Some((place, program))
+}
+
+/// What the probe says of a CLI that breaks the promises with these words in them.
+fn check_nature(nature: &str, broken: &[&str]) {
+    let Some((_place, program)) = stand_in(nature) else { return };
+    let (code, report) = probe_cli(&program, "dontAsk");
+    assert_eq!(report.version, "9.9.1", "{nature}: {report:#?}");
+    for check in &report.checks {
+        let kept = !broken.iter().any(|words| check.what.contains(words));
+        assert_eq!(check.holds, kept, "{nature}, {}: {report:#?}", check.what);
+    }
+    let failed = report.checks.iter().filter(|check| !check.holds).count();
+    assert_eq!((failed, code), (broken.len(), Some(i32::from(!broken.is_empty()))), "{nature}");
+}
+
+#[test]
+fn the_probe_finds_which_promise_is_broken() {
+    let open = ["status 1", "crashes", "in time", "not there"];
+    let settings = ["of a repository", "written during"];
+    let silent = ["told why", "of a repository", "written during"];
+    let natures =
+        [("obeys", &[][..]), ("fails open", &open), ("reads settings", &settings), ("says nothing", &silent)];
+    // Most of it is waiting: for a guard that is late, and for settings that might be read again.
+    std::thread::scope(|scope| {
+        for (nature, broken) in natures {
+            scope.spawn(move || check_nature(nature, broken));
+        }
+    });
 }

@@ -178,7 +178,7 @@ fn confined(session: &SessionView) -> AnyView {
         ("i i-14 c-failed", "Guard only".to_owned())
     };
     let (head, text) = if enforced {
-        ("Confined", format!("The kernel's wall stands, Landlock ABI {}. Before the agent began, each of these was tried as user {}:", proof.landlock_abi, proof.uid))
+        ("Confined", format!("The kernel's wall stands, Landlock ABI {}. Before the agent began, each of these was tried as user {} and refused:", proof.landlock_abi, proof.uid))
     } else {
         ("Guard only", "The kernel's wall is off on this machine, and only the guard asks. What was tried before the agent began:".to_owned())
     };
