@@ -39,10 +39,11 @@ test("nothing jumps when the page comes alive", async (t) => {
 test("a phone of 390 px needs no sideways scrolling and has large targets", async (t) => {
   const { server, ids } = await withCards(t);
   const page = await openAsOwner(t, server, { width: 390, height: 844, touch: true });
-  for (const path of ["/", "/needs", "/health", "/new", `/objective/${ids[0]}`]) {
+  for (const path of ["/", "/needs", "/health", "/accounts", "/repositories", "/new", `/objective/${ids[0]}`]) {
     await page.goto(path);
     await hydrated(page);
-    const { width, inner, small } = await page.evaluate(() => ({
+    const { width, inner, hidden, small } = await page.evaluate(() => ({
+      hidden: document.querySelector("main").scrollWidth - document.querySelector("main").clientWidth,
       width: document.documentElement.scrollWidth,
       inner: document.documentElement.clientWidth,
       small: [...document.querySelectorAll("main button, main select, main [role=menuitem], nav a")]
@@ -52,6 +53,7 @@ test("a phone of 390 px needs no sideways scrolling and has large targets", asyn
         .map(({ box, html }) => `${box.width.toFixed(0)}x${box.height.toFixed(0)} ${html}`),
     }));
     assert.ok(width <= inner, `${path}: the document is ${width} px wide in ${inner}`);
+    assert.ok(hidden <= 0, `${path}: ${hidden} px of the page hide beside it`);
     assert.deepEqual(small, [], `${path}: targets under 44 px`);
   }
 });

@@ -61,7 +61,8 @@ fn optional_claude_cli_ignores_settings_that_a_repository_ships() {
                 "hooks": { "SessionStart": hook.clone(), "PreToolUse": hook },
             });
             let server = format!("touch \"$HOME/{MARKER}\"");
-            let servers = json!({ "mcpServers": { "planted": { "command": "/bin/sh", "args": ["-c", server] } } });
+            let servers =
+                json!({ "mcpServers": { "planted": { "command": "/bin/sh", "args": ["-c", server] } } });
             fs::write(repository.join(".mcp.json"), servers.to_string()).expect("a file");
             let folder = repository.join(".claude");
             fs::create_dir_all(&folder).expect("a folder");

@@ -75,7 +75,7 @@ fn stored(data: &Path) -> Value {
 }
 
 fn wait_for_board(fleet: &Fleet, words: &str) {
-    wait_until(&format!("the board to say “{words}”"), || {
+    wait_within(SLOW, &format!("the board to say “{words}”"), || {
         let page = board(fleet);
         if page.contains(words) { Ok(()) } else { Err(page) }
     });
@@ -93,17 +93,23 @@ fn a_cli_that_fails_its_probe_starts_nothing_until_it_is_another() {
     let (code, text) = doctor(&fleet, &[]);
     assert_eq!(code, Some(1), "{text}");
     let line = text.lines().find(|line| line.contains("failed its probe")).unwrap_or_default();
-    assert!(line.starts_with("!! Claude Code of an unknown version") && line.contains("doctor --agent"), "{text}");
+    assert!(
+        line.starts_with("!! Claude Code of an unknown version") && line.contains("doctor --agent"),
+        "{text}"
+    );
     let (code, text) = doctor(&fleet, &["--agent"]);
     let cases = text.lines().filter(|line| line.starts_with("!! ")).count();
-    assert!(code == Some(1) && cases >= 8 && text.contains(&format!("0 of {cases} as they must be")), "{text}");
+    assert!(
+        code == Some(1) && cases >= 8 && text.contains(&format!("0 of {cases} as they must be")),
+        "{text}"
+    );
     // Somebody who enables after a stop has not looked at the agent.
     assert!(fleet.server.cli(&["enable"]).status.success());
     assert!(board(&fleet).contains("failed its probe"));
 
     let first = stored(fleet.data());
     program.becomes("#!/bin/sh\nexit 1\n");
-    let next = wait_until("another program to be probed by itself", || {
+    let next = wait_within(SLOW, "another program to be probed by itself", || {
         let next = stored(fleet.data());
         if next["of"] != first["of"] { Ok(next) } else { Err(next.to_string()) }
     });
@@ -127,7 +133,8 @@ fn a_cli_that_keeps_its_promises_starts_and_one_that_lies_about_its_version_is_s
     let fleet = fleet_with(&program);
     // Nothing to do: its sessions end as finished and have delivered nothing.
     let model = StandIn::start(vec![Script { name: "any", known_by: "", turns: vec![Turn::Says("Done.")] }]);
-    fs::write(fleet.data().join("claude-base-url"), format!("http://{}\n", model.address)).expect("an address");
+    fs::write(fleet.data().join("claude-base-url"), format!("http://{}\n", model.address))
+        .expect("an address");
     let key = fleet.data().join("keys/anthropic");
     fs::write(&key, "dummy-of-a-test\n").expect("a key");
     fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("its mode");

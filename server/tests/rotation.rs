@@ -7,20 +7,16 @@ mod rows;
 #[path = "support/server.rs"]
 mod support;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use fleet::Fleet;
+use opkit_engine::now_ms;
 use rows::SessionRow;
 use serde_json::{Value, json};
 use support::wait_within;
 
-/// The scripts state this many seconds until their end.
-const COOL_DOWN_S: i64 = 15;
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
-    i64::try_from(since.as_millis()).expect("a number")
-}
+/// The scripts state this many seconds until the limit's end.
+const COOL_DOWN_S: i64 = 90;
 
 fn accounts(fleet: &Fleet) -> Vec<Value> {
     fleet::items(fleet.get("/api/v1/accounts"))
@@ -71,7 +67,7 @@ fn a_limited_account_rests_and_the_others_go_on() {
     for id in &beside {
         fleet.works(*id);
     }
-    let id = fleet.add_script(&format!("usage-limit:{COOL_DOWN_S}"));
+    let id = fleet.add_script("usage-limit");
     let name = meets_limits(&fleet, id, 1).remove(0);
     let met_at = now_ms();
     let resting = account(&fleet, &name);
@@ -79,7 +75,7 @@ fn a_limited_account_rests_and_the_others_go_on() {
     assert!(resting["reason"].as_str().is_some_and(|why| why.contains("usage limit")), "{resting}");
     let until = resting["until"].as_i64().expect("it says until when");
     let ahead = until - limited(&fleet, id)[0]["started_at"].as_i64().expect("a time");
-    assert!((COOL_DOWN_S * 1000..COOL_DOWN_S * 1000 + 10_000).contains(&ahead), "{ahead} ms");
+    assert!(((COOL_DOWN_S - 1) * 1000..COOL_DOWN_S * 1000 + 10_000).contains(&ahead), "{ahead} ms");
     let others = accounts(&fleet).iter().filter(|other| other["state"] == "available").count();
     assert_eq!(others, 4, "one limit rests one account");
 
@@ -120,7 +116,7 @@ fn a_limited_account_rests_and_the_others_go_on() {
 #[test]
 fn with_all_limited_the_queue_waits_and_resumes_by_itself() {
     let fleet = Fleet::start(20);
-    let id = fleet.add_script(&format!("usage-limit-always:{COOL_DOWN_S}"));
+    let id = fleet.add_script("usage-limit-always");
     // More limits than a bound of failures would allow.
     let mut met = meets_limits(&fleet, id, 5);
     met.sort_unstable();
@@ -130,6 +126,10 @@ fn with_all_limited_the_queue_waits_and_resumes_by_itself() {
     let until: Vec<i64> = all.iter().filter_map(|account| account["until"].as_i64()).collect();
     assert_eq!(until.len(), 5, "{all:?}");
     let first = until.iter().min().copied().expect("an end");
+    assert_eq!(fleet.get("/api/v1/accounts")["until"], first, "the pool says until when");
+    let listed = fleet.server.cli(&["accounts", "list"]);
+    let lines = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert_eq!(lines.matches("  until ").count(), 5, "{lines}");
     let card = fleet.until(id, &["working"]);
     assert_eq!(card["sub_state"], "waiting_account", "{}", fleet.story(id));
     no_attempt_is_used(&fleet, id);

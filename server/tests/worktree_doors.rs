@@ -104,3 +104,40 @@ fn repositories_and_upkeep_are_changed_by_command_and_rest() {
     let page = server.request("GET", "/health").header("cookie", &server.cookie()).send();
     assert!(page.body.contains("data-disk"), "{}", page.body);
 }
+
+#[test]
+fn after_a_kill_what_is_whole_is_used_and_what_is_half_made_goes() {
+    let server = Server::with_owner();
+    let folder = support::data_dir();
+    let path = support::repository(folder.path());
+    output_of(server.data.path(), &["repos", "add", &path, "--name", "shop"], "");
+    let token = server.token();
+    let ready = |server: &Server| {
+        wait_until("two checkouts are ready", || {
+            let list = server.request("GET", "/api/v1/repos").bearer(&token).send().json();
+            if list["items"][0]["ready"] == 2 { Ok(()) } else { Err(list.to_string()) }
+        });
+    };
+    ready(&server);
+    let data = server.kill_hard();
+    let shelf = data.path().join("pool/1");
+    let whole = || {
+        let entries = std::fs::read_dir(&shelf).unwrap().flatten().map(|entry| entry.path());
+        let mut list: Vec<_> = entries.filter(|path| path.join("README.md").exists()).collect();
+        list.sort();
+        list
+    };
+    let before = whole();
+    let half = [shelf.join("new-0123"), shelf.join("without-a-marker"), data.path().join("pool/trash/old")];
+    for dir in &half {
+        std::fs::create_dir_all(dir.join(".git")).unwrap();
+        std::fs::write(dir.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    }
+    let server = Server::start_in(data, &[]);
+    wait_until("what is half made is gone", || {
+        let left: Vec<_> = half.iter().filter(|dir| dir.exists()).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    });
+    ready(&server);
+    assert_eq!(whole(), before, "the same ones, not made again");
+}

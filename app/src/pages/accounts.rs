@@ -6,35 +6,20 @@ use leptos_meta::Title;
 use opkit_domain::event::Feed;
 use opkit_domain::view::{AccountView, Credential, PoolView};
 
+use crate::api::answer::opened;
 use crate::api::places::{AccountsPage, read_accounts, set_account};
-use crate::{format, live};
 use crate::ui::clock::{age, use_clock};
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::{drawn, icon14, role_mark};
 use crate::ui::parts::awake;
 use crate::ui::toast::use_toasts;
+use crate::{format, live};
 
 /// `/accounts`.
 #[component]
 pub(crate) fn Accounts() -> impl IntoView {
     let data = load_once(read_accounts);
     let clock = use_clock();
-    // Whose button had the focus before the cards were drawn anew.
-    let focused = StoredValue::new(None::<String>);
-    let again = move || {
-        if focused.with_value(Option::is_none) {
-            focused.set_value(focused_account());
-        }
-        data.refetch();
-    };
-    // A state or a session that changes, changes the slots.
-    Effect::new(move |_| {
-        live::listen(move |feed| {
-            if matches!(feed, Feed::Wip { .. } | Feed::Resync) {
-                again();
-            }
-        });
-    });
     view! {
         <Title text="Accounts" />
         <div class="page page-mid">
@@ -42,12 +27,7 @@ pub(crate) fn Accounts() -> impl IntoView {
             <p class="ink2">"Sessions run on accounts. Each takes a few at a time; one that hits a limit pauses by itself."</p>
             {shown(data, "The accounts could not be read", move |page: AccountsPage| {
                 clock.seed(page.pool.now);
-                Effect::new(move |_| {
-                    if let Some(name) = focused.try_update_value(Option::take).flatten() {
-                        focus_account(&name);
-                    }
-                });
-                content(&page, again)
+                content(page)
             })}
         </div>
     }
@@ -71,27 +51,56 @@ fn focus_account(name: &str) {
     });
 }
 
-fn content(page: &AccountsPage, again: impl Fn() + Copy + Send + Sync + 'static) -> AnyView {
-    let pool = &page.pool;
-    let cards = pool
-        .accounts
-        .iter()
-        .map(|account| {
-            let enabled = account.state == "available";
-            let button = page.may_change.then(|| switch(&account.name, enabled, again));
-            card(account, pool.now, button)
-        })
-        .collect_view();
+/// Reads the pool anew. A card that stays the same stays in the page; the focus stays on its account.
+fn read_again(shown: RwSignal<AccountsPage>) {
+    spawn_local(async move {
+        let Ok(page) = opened::<AccountsPage>(read_accounts().await) else { return };
+        let focused = focused_account();
+        // The page may be gone by then.
+        if shown.try_set(page).is_none()
+            && let Some(name) = focused
+        {
+            focus_account(&name);
+        }
+    });
+}
+
+fn content(page: AccountsPage) -> AnyView {
+    let may_change = page.may_change;
+    let shown = RwSignal::new(page);
+    let again = move || read_again(shown);
+    // A state or a session that changes, changes the slots.
+    Effect::new(move |_| {
+        live::listen(move |feed| {
+            if matches!(feed, Feed::Wip { .. } | Feed::Resync) {
+                again();
+            }
+        });
+    });
+    let one = move |account: AccountView| {
+        let enabled = account.state == "available";
+        let button = may_change.then(|| switch(&account.name, enabled, again));
+        card(&account, shown.with_untracked(|page| page.pool.now), button)
+    };
     view! {
         <section class="panel" aria-label="Mode">
-            <div class="panel-body acct-mode">
-                <span class="strong" data-mode="">
-                    {format!("Mode {}", pool.mode)}
-                </span>
-                {next_step(pool)}
-            </div>
+            <div class="panel-body acct-mode">{move || shown.with(|page| mode(&page.pool))}</div>
         </section>
-        <section class="accts" aria-label="Accounts">{cards}</section>
+        <section class="accts" aria-label="Accounts">
+            <For each=move || shown.with(|page| page.pool.accounts.clone()) key=|account| format!("{account:?}") let:account>
+                {one(account)}
+            </For>
+        </section>
+    }
+    .into_any()
+}
+
+fn mode(pool: &PoolView) -> AnyView {
+    view! {
+        <span class="strong" data-mode="">
+            {format!("Mode {}", pool.mode)}
+        </span>
+        {next_step(pool)}
     }
     .into_any()
 }
@@ -138,6 +147,9 @@ fn switch(name: &str, enabled: bool, again: impl Fn() + Copy + Send + Sync + 'st
     let name = name.to_owned();
     let label = format!("{} {name}", if enabled { "Disable" } else { "Enable" });
     let act = move |_| {
+        if busy.get_untracked() {
+            return;
+        }
         let name = name.clone();
         busy.set(true);
         spawn_local(async move {
@@ -154,8 +166,10 @@ fn switch(name: &str, enabled: bool, again: impl Fn() + Copy + Send + Sync + 'st
         <button
             class="btn btn-s"
             type="button"
+            class:is-busy=move || busy.get()
             aria-label=label
-            disabled=move || busy.get() || !awake.get()
+            // While busy it stays enabled: a button that is disabled loses the focus.
+            disabled=move || !awake.get()
             on:click=act
         >
             {if enabled { "Disable" } else { "Enable" }}

@@ -130,7 +130,11 @@ fn summary(view: &HealthView) -> AnyView {
         }
         .into_any();
     }
-    let head = if lines.len() == 1 { "1 thing is wrong".to_owned() } else { format!("{} things are wrong", lines.len()) };
+    let head = if lines.len() == 1 {
+        "1 thing is wrong".to_owned()
+    } else {
+        format!("{} things are wrong", lines.len())
+    };
     let lines = lines
         .into_iter()
         .map(|text| view! { <li class="check-line">{mark(false)} <span>{text}</span></li> })

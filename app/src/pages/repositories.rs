@@ -65,20 +65,20 @@ fn list(
             let this = repo.clone();
             view! {
                 <tr data-repo=repo.name.clone()>
-                    <td>
+                    <td class="lead">
                         <a class="link strong" href=format!("/?repo={}", repo.name)>
                             {repo.name.clone()}
                         </a>
                         <span class="meta block mono break">{repo.source.clone()}</span>
                         {notes}
                     </td>
-                    <td class="mono">{repo.base.clone()}</td>
-                    <td class="mono">{repo.setup.clone().unwrap_or_else(|| "none".into())}</td>
-                    <td class="mono">{repo.verify.clone().unwrap_or_else(|| "none".into())}</td>
-                    <td>{how}</td>
-                    <td class="r" data-ready="">{ahead}</td>
-                    <td class="r">{format::number(u64::from(repo.objectives))}</td>
-                    <td class="r">
+                    <td class="mono lab" data-label="Base">{repo.base.clone()}</td>
+                    <td class="mono lab" data-label="Set-up">{repo.setup.clone().unwrap_or_else(|| "none".into())}</td>
+                    <td class="mono lab" data-label="Verify">{repo.verify.clone().unwrap_or_else(|| "none".into())}</td>
+                    <td class="lab" data-label="On approval">{how}</td>
+                    <td class="r fig" data-label="Made ahead" data-ready="">{ahead}</td>
+                    <td class="r fig" data-label="Objectives">{format::number(u64::from(repo.objectives))}</td>
+                    <td class="r open">
                         <button
                             class="btn btn-quiet btn-s"
                             type="button"
@@ -94,7 +94,7 @@ fn list(
         .collect_view();
     view! {
         <section class="panel scroll-x" aria-label="Repositories">
-            <table class="table">
+            <table class="table stacked">
                 <thead>
                     <tr>
                         <th>"Name and source"</th>

@@ -61,7 +61,7 @@ fn content(view: &SessionsView) -> AnyView {
                     <section class="panel" aria-label="Recent sessions">
                         <header class="panel-head">"Recent"</header>
                         <div class="scroll-x">
-                            <table class="table sess">
+                            <table class="table sess stacked">
                                 <thead>
                                     <tr>
                                         <th>"Role"</th>

@@ -1,4 +1,4 @@
-//! The dialog that confirms what cannot be undone.
+//! The dialog that asks before something is done.
 
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -20,17 +20,22 @@ pub(crate) fn Confirm(
     /// The button that does it, with its number.
     #[prop(into)]
     act: Signal<String>,
+    /// Nothing is lost by it: no red.
+    #[prop(optional)]
+    calm: bool,
     /// Does it.
     run: impl Fn() + Copy + Send + Sync + 'static,
 ) -> impl IntoView {
     let dialog = NodeRef::<leptos::html::Div>::new();
-    let before = StoredValue::new(false);
-    Effect::new(move |_| {
+    Effect::new(move |was: Option<bool>| {
         let shown = open.get();
-        if shown && !before.get_value() {
+        if shown && was != Some(true) {
+            mark_opener();
             focus_first(dialog);
+        } else if !shown && was == Some(true) {
+            back_to_opener();
         }
-        before.set_value(shown);
+        shown
     });
     let shut = move || open.set(false);
     view! {
@@ -62,7 +67,7 @@ pub(crate) fn Confirm(
                         {keep}
                     </button>
                     <button
-                        class="btn btn-danger-solid"
+                        class=if calm { "btn btn-primary" } else { "btn btn-danger-solid" }
                         type="button"
                         data-confirm=""
                         on:click=move |_| {
@@ -70,7 +75,7 @@ pub(crate) fn Confirm(
                             run();
                         }
                     >
-                        {icon("power")}
+                        {(!calm).then(|| icon("power"))}
                         {move || act.get()}
                     </button>
                 </div>
@@ -85,6 +90,22 @@ fn buttons(dialog: NodeRef<leptos::html::Div>) -> Vec<web_sys::HtmlElement> {
         return Vec::new();
     };
     (0..list.length()).filter_map(|at| list.get(at)?.dyn_into().ok()).collect()
+}
+
+/// Marks what has the focus, so that it goes back there. A mark in the page, because a handle to an element cannot
+/// be kept where the server renders, too.
+fn mark_opener() {
+    if let Some(element) = document().active_element() {
+        element.set_attribute("data-opener", "").ok();
+    }
+}
+
+fn back_to_opener() {
+    let Some(element) = document().query_selector("[data-opener]").ok().flatten() else { return };
+    element.remove_attribute("data-opener").ok();
+    if let Ok(element) = element.dyn_into::<web_sys::HtmlElement>() {
+        element.focus().ok();
+    }
 }
 
 fn focus_first(dialog: NodeRef<leptos::html::Div>) {

@@ -270,7 +270,11 @@ fn Meter(wip: Signal<WipView>) -> impl IntoView {
     let free = move || {
         wip.with(|wip| {
             let free = wip.reserve.saturating_sub(wip.review);
-            format!("{free} of {} review slots free", wip.reserve)
+            if wip.reserve == 0 {
+                String::new()
+            } else {
+                format!("{free} of {} review slots free", wip.reserve)
+            }
         })
     };
     let ticks =
@@ -357,7 +361,37 @@ fn kill_banner(wip: Signal<WipView>) -> AnyView {
                     })
             }}
             {wait_banner(wip)}
+            {no_slot_banner(wip)}
         </div>
+    }
+    .into_any()
+}
+
+/// Nothing starts and nothing will by itself: somebody has to act.
+fn no_slot_banner(wip: Signal<WipView>) -> AnyView {
+    let none = Memo::new(move |_| {
+        wip.with(|wip| wip.cap == 0 && wip.accounts_until.is_none() && wip.stopped.is_none())
+    });
+    view! {
+        {move || {
+            none.get()
+                .then(|| {
+                    view! {
+                        <div class="banner banner-wait" role="status" data-no-slot="">
+                            {icon("users")}
+                            <span class="banner-text">
+                                "Nothing new starts. "
+                                <span class="rest">
+                                    "Every account is disabled or needs a login, or the cap is 0. See "
+                                    <a class="link" href="/accounts">
+                                        "Accounts"
+                                    </a> "."
+                                </span>
+                            </span>
+                        </div>
+                    }
+                })
+        }}
     }
     .into_any()
 }

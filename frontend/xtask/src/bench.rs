@@ -24,8 +24,11 @@ const BEGIN: &str = "<!-- cargo xtask bench: begin -->";
 const END: &str = "<!-- cargo xtask bench: end -->";
 const ROUNDS: usize = 15;
 
+/// Measures something and writes its lines.
+type Measure = fn(&mut String) -> Result<()>;
+
 /// What is measured, by the name that the command line knows.
-const PARTS: [(&str, fn(&mut String) -> Result<()>); 8] = [
+const PARTS: [(&str, Measure); 8] = [
     ("sizes", sizes),
     ("first-byte", first_byte),
     ("idle-memory", idle_memory),
@@ -47,12 +50,16 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         server::build_all(Profile::Release)?;
     }
     let mut report = machine();
+    print!("{report}");
     for (name, measure) in PARTS {
         if parts.is_empty() || parts.iter().any(|part| *part == name) {
-            step(name, || measure(&mut report))?;
+            let before = report.len();
+            let done = step(name, || measure(&mut report));
+            // What was measured so far is worth reading even if the rest fails.
+            print!("{}", &report[before..]);
+            done?;
         }
     }
-    print!("{report}");
     if parts.is_empty() { save(&report) } else { Ok(()) }
 }
 

@@ -118,7 +118,8 @@ impl Engine {
         let accounts = self.accounts().await?;
         let keyless = accounts.iter().all(|account| account.credential == Credential::None);
         Ok((agent != "demo" && keyless).then(|| {
-            "No account has a credential for it. On the machine: opkit accounts key ccuser-0 --stdin".to_owned()
+            "No account has a credential for it. On the machine: opkit accounts key ccuser-0 --stdin"
+                .to_owned()
         }))
     }
 

@@ -91,6 +91,17 @@ fn optional_the_real_cli_keeps_its_promises_and_the_probe_sees_when_not() {
     let program = program.to_str().expect("a path in UTF-8");
     let (code, report) = probe_cli(program, "dontAsk");
     assert!(code == Some(0) && report.holds(), "{report:#?}");
+    // Without the pins of sessions, settings of others count.
+    let mut unpinned = spec(program, "dontAsk");
+    let sources = unpinned.argv.iter().position(|arg| arg == "--setting-sources").expect("an option");
+    unpinned.argv[sources + 1] = "user,project,local".to_owned();
+    unpinned.settings = unpinned.settings.replace("\"disableAllHooks\":false,", "").replace("\"0\"", "\"\"");
+    unpinned.env.retain(|(name, _)| name != "CLAUDE_CODE_SIMPLE");
+    let (code, report) = probe(&serde_json::to_string(&unpinned).expect("JSON"));
+    let report = report.expect("a report");
+    let broken: Vec<_> = report.checks.iter().filter(|check| !check.holds).map(|check| &check.what).collect();
+    assert_eq!((code, broken.len()), (Some(1), 2), "{report:#?}");
+    assert!(broken.iter().all(|what| what.starts_with("Settings ")), "{broken:?}");
     // In this mode a guard that fails lets the call through: never to be used, and seen by the probe.
     let (code, report) = probe_cli(program, "bypassPermissions");
     assert_eq!(code, Some(1));
@@ -121,9 +132,11 @@ fn stand_in(nature: &str) -> Option<(TempDir, String)> {
 }
 
 /// What the probe says of a CLI that breaks the promises with these words in them.
-fn check_nature(nature: &str, broken: &[&str]) {
+fn check_nature(nature: &str, mode: WallMode, broken: &[&str]) {
     let Some((_place, program)) = stand_in(nature) else { return };
-    let (code, report) = probe_cli(&program, "dontAsk");
+    let spec = AgentProbe { mode, ..spec(&program, "dontAsk") };
+    let (code, report) = probe(&serde_json::to_string(&spec).expect("JSON"));
+    let report = report.expect("a report");
     assert_eq!(report.version, "9.9.1", "{nature}: {report:#?}");
     for check in &report.checks {
         let kept = !broken.iter().any(|words| check.what.contains(words));
@@ -138,12 +151,17 @@ fn the_probe_finds_which_promise_is_broken() {
     let open = ["status 1", "crashes", "in time", "not there"];
     let settings = ["of a repository", "written during"];
     let silent = ["told why", "of a repository", "written during"];
-    let natures =
-        [("obeys", &[][..]), ("fails open", &open), ("reads settings", &settings), ("says nothing", &silent)];
+    let natures = [
+        ("obeys", WallMode::Enforced, &[][..]),
+        ("obeys", WallMode::HookOnly, &[]),
+        ("fails open", WallMode::Enforced, &open),
+        ("reads settings", WallMode::Enforced, &settings),
+        ("says nothing", WallMode::Enforced, &silent),
+    ];
     // Most of it is waiting: for a guard that is late, and for settings that might be read again.
     std::thread::scope(|scope| {
-        for (nature, broken) in natures {
-            scope.spawn(move || check_nature(nature, broken));
+        for (nature, mode, broken) in natures {
+            scope.spawn(move || check_nature(nature, mode, broken));
         }
     });
 }

@@ -1,4 +1,5 @@
 //! A stand-in for the Messages API on loopback: scripted turns, streamed as the real one streams them.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

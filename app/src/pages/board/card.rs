@@ -7,8 +7,8 @@ use opkit_domain::objective::{Status, SubState};
 use opkit_domain::view::CardView;
 
 use crate::format;
-use crate::ui::clock;
 use crate::pages::accounts::local_time;
+use crate::ui::clock;
 use crate::ui::icons::{drawn, icon12, icon14, kind_label, kind_mark, role_pulse};
 use crate::ui::parts::{denied, denied_short, note_after, priority, rounds, ticks, waits_for};
 

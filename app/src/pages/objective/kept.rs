@@ -69,6 +69,7 @@ pub(crate) fn tab(page: Page) -> AnyView {
             head=Signal::derive(move || format!("Bring rescue/{} back?", desk.asked.get()))
             text
             keep="Leave it"
+            calm=true
             act=Signal::derive(move || format!("Bring rescue/{} back", desk.asked.get()))
             run
         />

@@ -45,7 +45,7 @@ pub(crate) fn sessions(view: &ObjectiveView) -> AnyView {
                 <span class="meta">{format!("{}, {} in total", view.sessions.len(), format::money(cost))}</span>
             </header>
             <div class="scroll-x">
-                <table class="table sess">
+                <table class="table sess stacked">
                     <thead>
                         <tr>
                             <th>"Role"</th>
@@ -137,13 +137,19 @@ fn event_mark(event: &EventView) -> AnyView {
     }
 }
 
+/// A sentence begins with a capital letter, whoever wrote it.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
 /// One sentence on an event.
 fn sentence(event: &EventView) -> String {
     if event.kind == "edited" && !event.reason.is_empty() {
         return format!("Changed: {}", event.reason);
     }
     if !event.reason.is_empty() {
-        return denied(&event.reason).to_owned();
+        return capital(denied(&event.reason));
     }
     match (event.from, event.to) {
         (None, Some(to)) if event.kind == "created" => format!("Made, in {}", to.label()),

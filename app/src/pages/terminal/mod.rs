@@ -178,9 +178,16 @@ fn confined(session: &SessionView) -> AnyView {
         ("i i-14 c-failed", "Guard only".to_owned())
     };
     let (head, text) = if enforced {
-        ("Confined", format!("The kernel's wall stands, Landlock ABI {}. Before the agent began, each of these was tried as user {} and refused:", proof.landlock_abi, proof.uid))
+        let text = format!(
+            "The kernel's wall stands, Landlock ABI {}. Before the agent began, each of these was tried as user {} \
+             and refused:",
+            proof.landlock_abi, proof.uid
+        );
+        ("Confined", text)
     } else {
-        ("Guard only", "The kernel's wall is off on this machine, and only the guard asks. What was tried before the agent began:".to_owned())
+        let text = "The kernel's wall is off on this machine, and only the guard asks. What was tried before the \
+                    agent began:";
+        ("Guard only", text.to_owned())
     };
     let lines = proof
         .tried

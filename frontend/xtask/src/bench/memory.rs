@@ -17,7 +17,7 @@ pub(super) fn sessions_and_viewers(report: &mut String) -> Result<()> {
     let repo = small_repository(&folder)?;
     writeln!(
         report,
-        "| mode | runner, PSS each | tmux, PSS each | together (goal < 12 MB) | own (anonymous) of both | server before | server with {SESSIONS} | with {VIEWERS} viewers each (goal < 40 MB) |\n|---|---|---|---|---|---|---|---|"
+        "| mode | runner, PSS each | tmux, PSS each | together (goal < 12 MB) | own (anonymous) of both | server before | server with {SESSIONS} | after one login | with {VIEWERS} viewers each (goal < 40 MB) |\n|---|---|---|---|---|---|---|---|---|"
     )?;
     for mode in Mode::all() {
         let product = Product::start(mode, &repo, &[("OPKIT_DEMO_SPEED", "0")])?;

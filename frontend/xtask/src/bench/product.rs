@@ -135,7 +135,9 @@ impl Product {
     /// The kill switch: while it is there nothing starts.
     pub(super) fn hold(&self, on: bool) -> Result<()> {
         let switch = self.data.join("DISABLED");
-        Ok(if on { fs::write(switch, "the bench holds starts back")? } else { fs::remove_file(switch)? })
+        let done =
+            if on { fs::write(switch, "the bench holds starts back") } else { fs::remove_file(switch) };
+        done.context("the kill switch")
     }
 
     pub(super) fn session_dir(&self, session: &Value) -> Result<PathBuf> {

@@ -113,7 +113,7 @@ impl Engine {
             prepare: match row.role {
                 Role::Review => self.unpack(row),
                 Role::Work => {
-                    let mut steps = self.checkout(objective, &repo, &places)?;
+                    let mut steps = self.checkout(objective, &repo, &places);
                     for restore in self.restores(objective, identity.as_ref()).await? {
                         let argv: Vec<&str> = restore.argv.iter().map(String::as_str).collect();
                         let step = step(&restore.title, &places.cwd, &argv);
@@ -122,7 +122,7 @@ impl Engine {
                     steps
                 }
                 Role::Plan | Role::Delegate => {
-                    let mut steps = self.checkout(objective, &repo, &places)?;
+                    let mut steps = self.checkout(objective, &repo, &places);
                     steps.iter_mut().for_each(|step| step.extra_write = vec![places.cwd.clone()]);
                     steps
                 }
@@ -353,58 +353,29 @@ impl Engine {
         list
     }
 
-    /// Steps that make the private checkout ready: one made ahead needs its branch, an existing one nothing.
-    fn checkout(&self, objective: &Objective, repo: &RepoRow, places: &Places) -> Result<Vec<Step>> {
+    /// Steps before the agent. The checkout stands on its branch already: the server made it, before any agent saw it.
+    fn checkout(&self, objective: &Objective, repo: &RepoRow, places: &Places) -> Vec<Step> {
         let git = self.git().program().to_string_lossy().into_owned();
-        let worktree = places.cwd.to_string_lossy().into_owned();
-        let mirror = self.dirs().mirror(repo.id());
-        let start = objective
-            .head_commit
-            .as_deref()
-            .or(objective.base_commit.as_deref())
-            .ok_or_else(|| Error::Refused("The base commit of this objective is not known.".into()))?;
-        let branch = objective.branch();
         let mut steps = Vec::new();
-        let git_dir = places.cwd.join(".git");
-        let warm = git_dir.join("HEAD").exists();
         if objective.worktree_ready {
             // A git that was killed leaves its lock, and nothing of the last session is alive.
+            let git_dir = places.cwd.join(".git");
             let find =
                 ["/usr/bin/find", &git_dir.to_string_lossy(), "-name", "*.lock", "-type", "f", "-delete"];
             let mut locks = step("Clearing locks of the last session", &places.cwd, &find);
             locks.may_fail = true;
             steps.push(locks);
-        } else if !warm {
-            let clone = [
-                &git,
-                "clone",
-                "-q",
-                "--shared",
-                "--no-tags",
-                "--no-checkout",
-                "--",
-                &*mirror.to_string_lossy(),
-                &worktree,
-            ];
-            steps.push(step("Making the worktree", &places.cwd, &clone));
+        } else if let Some(setup) = &repo.setup {
+            steps.push(step("Setting up", &places.cwd, &["/bin/sh", "-c", setup]));
         }
-        if !objective.worktree_ready {
-            if !on_branch(&git_dir, &branch) {
-                let switch = [&git, "switch", "-q", "--no-track", "-C", &branch, start];
-                steps.push(step("Switching to the branch", &places.cwd, &switch));
-            }
-            if let Some(setup) = &repo.setup {
-                steps.push(step("Setting up", &places.cwd, &["/bin/sh", "-c", setup]));
-            }
-        }
-        if has_results(&mirror, &branch) {
+        if has_results(&self.dirs().mirror(repo.id()), &objective.branch()) {
             let refspec = "+refs/heads/obj/*:refs/remotes/siblings/*";
             let fetch = [&git, "fetch", "-q", "--no-tags", "origin", refspec];
             let mut siblings = step("Fetching siblings' branches", &places.cwd, &fetch);
             siblings.may_fail = true;
             steps.push(siblings);
         }
-        Ok(steps)
+        steps
     }
 
     /// What is taken out of the worktree when nothing of the session is alive.
@@ -494,11 +465,6 @@ impl Engine {
         )];
         Ok(Some(Floor { when: FloorWhen::AfterAgent, prepare, cwd: export, commands }))
     }
-}
-
-fn on_branch(git_dir: &Path, branch: &str) -> bool {
-    fs::read_to_string(git_dir.join("HEAD"))
-        .is_ok_and(|text| text.trim() == format!("ref: refs/heads/{branch}"))
 }
 
 /// Whether the mirror holds results of other objectives: a fetch of nothing would only cost time.

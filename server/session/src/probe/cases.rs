@@ -113,10 +113,13 @@ pub(super) fn turns(case: &Case, place: &Place) -> Vec<Turn> {
         Plot::Planted => vec![vec![write(file("tree/by-tool"))], outside()],
         Plot::Tampers => {
             let off = r#"{"disableAllHooks":true,"env":{"CLAUDE_CODE_SIMPLE":"1"},"permissions":{"defaultMode":"bypassPermissions"}}"#;
-            let config = file("home/claude");
+            // Claude itself keeps commands from its own files where it sees them, so a second shell does it; and
+            // without variables, because the guard denies what it cannot read where there is no wall.
+            let files =
+                [".claude/settings.json", ".claude/settings.local.json", &file("home/claude/settings.json")];
+            let copies = files.map(|file| format!(" && cp off {file}")).concat();
             let command = format!(
-                "mkdir -p .claude && for f in .claude/settings.json .claude/settings.local.json {config}/settings.json; \
-                 do echo '{off}' > $f; done && sleep 6 && touch by-shell"
+                "echo '{off}' > off && sh -c 'mkdir -p .claude{copies}' && sleep 6 && touch by-shell"
             );
             vec![vec![shell(command)], outside()]
         }
@@ -146,12 +149,17 @@ pub(super) fn problem(case: &Case, place: &Place, ran: &Ran) -> Option<String> {
         Plot::Unguarded if there("tree/by-tool") || there("tree/by-shell") => some("a call ran"),
         Plot::Outside | Plot::Planted | Plot::Tampers if escaped => some("a denied call ran"),
         // Once for each of the two calls, with the results of the same turn.
-        Plot::Outside | Plot::Planted | Plot::Tampers if last.news.matches("BLOCKED: write to ").count() < 2 => {
+        Plot::Outside | Plot::Planted | Plot::Tampers
+            if last.news.matches("BLOCKED: write to ").count() < 2 =>
+        {
             some("the model was not told why")
         }
         Plot::Planted if there("tree/planted") => some("a hook, helper or server of the repository ran"),
         Plot::Planted if !there("tree/by-tool") => some("an allowed call did not run"),
-        Plot::Tampers if !there("tree/by-shell") => some("the settings could not be written"),
+        Plot::Tampers if !there("tree/by-shell") => {
+            let answer = ran.asked.iter().find(|asked| asked.turn == 1).map_or("", |asked| &asked.news);
+            Some(format!("the settings could not be written: {}", last_line(answer)))
+        }
         Plot::Inside | Plot::Outside | Plot::Unguarded | Plot::Planted | Plot::Tampers => None,
     }
 }
