@@ -349,7 +349,7 @@ fn kill_banner(wip: Signal<WipView>) -> AnyView {
                             <div class="banner banner-failed" role="status" data-stopped="">
                                 {icon("power")}
                                 <span class="banner-text">
-                                    "Nothing new starts. " <span class="rest">{why}</span>
+                                    {is_switch.then_some("Nothing new starts. ")} <span class="rest">{why}</span>
                                 </span>
                                 <span class="sp"></span>
                                 <span class="row" class:is-none=!is_switch>

@@ -243,7 +243,7 @@ mod tests {
         let (one, other) = (slot_base(Path::new("/srv/one")), slot_base(Path::new("/srv/two")));
         assert_ne!(one, other);
         for base in [one, other] {
-            assert!(base >= FIRST_GROUP + GROUPS && (base - FIRST_GROUP) % GROUPS == 0);
+            assert!(base >= FIRST_GROUP + GROUPS && (base - FIRST_GROUP).is_multiple_of(GROUPS));
         }
     }
 

@@ -104,7 +104,7 @@ fn play(role: &str, script: &str, number: Option<u64>) -> Ending {
             work::good(&mut speech, &brief)
         }
         "usage-limit" if trouble::limited_before()? => work::good(&mut speech, &brief),
-        "usage-limit" | "usage-limit-always" => trouble::usage_limit(&mut speech),
+        "usage-limit" | "usage-limit-always" => trouble::usage_limit(&mut speech, number.unwrap_or(90)),
         "writes-outside" => {
             trouble::writes_outside(&mut speech, &brief)?;
             work::good(&mut speech, &brief)

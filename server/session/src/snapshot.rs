@@ -42,13 +42,25 @@ fn snapshot(git: &str) -> Result<()> {
 }
 
 fn make(git: &Git, session: &str) -> Result<()> {
-    git.text(&["read-tree", "HEAD"])?;
-    // Tracked changes and deletions first, then untracked files that are not ignored, within bounds.
+    start_index(git)?;
+    // Tracked changes and deletions first, then files that the index does not have, within bounds: those that HEAD
+    // has, ignored or not, and others that are not ignored.
     git.text(&["add", "--update", "--", "."])?;
-    let untracked = git.bytes(&["ls-files", "--others", "--exclude-standard", "-z"])?;
-    let (mut files, mut bytes, mut left_out) = (0usize, 0u64, 0usize);
+    let mut missing =
+        git.bytes(&["diff-index", "--cached", "--name-only", "--diff-filter=D", "-z", "HEAD"])?;
+    missing.extend(git.bytes(&["ls-files", "--others", "--exclude-standard", "-z"])?);
+    let here = std::fs::canonicalize(".")?;
+    let (mut files, mut bytes, mut left_out, mut nested) = (0usize, 0u64, 0usize, 0usize);
     let mut list = Vec::new();
-    for name in untracked.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+    let mut seen = HashSet::new();
+    for name in missing.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        if name.ends_with(b"/") {
+            nested += 1;
+            continue;
+        }
+        if !seen.insert(name) || !stands(&here, path(name)) {
+            continue;
+        }
         let size = std::fs::symlink_metadata(path(name)).map_or(0, |meta| meta.len());
         if files + 1 > MAX_FILES || bytes + size > MAX_BYTES {
             left_out += 1;
@@ -65,6 +77,11 @@ fn make(git: &Git, session: &str) -> Result<()> {
     let mut message = format!("Uncommitted work at the end of session {session}\n");
     if left_out > 0 {
         let line = format!("{left_out} untracked files were too many or too large and are left out.");
+        eprintln!("{line}");
+        message += &format!("\n{line}\n");
+    }
+    if nested > 0 {
+        let line = format!("{nested} git repositories inside the worktree are left out.");
         eprintln!("{line}");
         message += &format!("\n{line}\n");
     }
@@ -89,6 +106,30 @@ fn make(git: &Git, session: &str) -> Result<()> {
         .stdout(Stdio::inherit())
         .status()?;
     if status.success() { Ok(()) } else { bail!("git bundle ended with {status}") }
+}
+
+/// Begins with a copy of the worktree's own index: it knows which files have not changed, so that not every file is
+/// read, and which ignored ones were added by force. Marks that hide changes from git are taken off. Without an index
+/// that git can read it begins with HEAD.
+fn start_index(git: &Git) -> Result<()> {
+    let own = PathBuf::from(git.text(&["rev-parse", "--absolute-git-dir"])?).join("index");
+    // A pipe in its place would never end.
+    let is_file = std::fs::symlink_metadata(&own).is_ok_and(|meta| meta.is_file());
+    if is_file && std::fs::copy(&own, &git.index).is_ok() {
+        match git.hide_nothing() {
+            Ok(()) => return Ok(()),
+            Err(error) => eprintln!("The worktree's index cannot be used: {error:#}"),
+        }
+    }
+    let _ = std::fs::remove_file(&git.index);
+    git.text(&["read-tree", "HEAD"]).map(drop)
+}
+
+/// A file or a link stands there, and no part of its path is a link.
+fn stands(here: &Path, name: &Path) -> bool {
+    let parent = name.parent().unwrap_or(Path::new(""));
+    std::fs::symlink_metadata(name).is_ok_and(|meta| !meta.is_dir())
+        && std::fs::canonicalize(here.join(parent)).is_ok_and(|real| real == here.join(parent))
 }
 
 /// Commits that would be lost, newest first, each the end of its own line; and how many did not fit.
@@ -141,6 +182,25 @@ impl Git {
 
     fn text(&self, args: &[&str]) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.bytes(args)?).trim().to_owned())
+    }
+
+    /// Takes *assume unchanged* and *skip worktree* off every file.
+    fn hide_nothing(&self) -> Result<()> {
+        let all = self.bytes(&["ls-files", "-v", "-z"])?;
+        let mut hidden = Vec::new();
+        for line in all.split(|byte| *byte == 0) {
+            if let [tag, b' ', name @ ..] = line
+                && (tag.is_ascii_lowercase() || *tag == b'S')
+            {
+                hidden.extend_from_slice(name);
+                hidden.push(0);
+            }
+        }
+        if !hidden.is_empty() {
+            self.fed(&["update-index", "--no-assume-unchanged", "-z", "--stdin"], &hidden)?;
+            self.fed(&["update-index", "--no-skip-worktree", "-z", "--stdin"], &hidden)?;
+        }
+        Ok(())
     }
 
     fn fed(&self, args: &[&str], input: &[u8]) -> Result<()> {

@@ -23,6 +23,7 @@ use crate::web::{Door, Hosts, Peer, Site, control_router, public_router, session
 
 /// Runs until a signal.
 pub(super) fn run(data: PathBuf, args: ServeArgs) -> anyhow::Result<ExitCode> {
+    give_memory_back();
     let mut listen = Vec::new();
     for text in &args.listen {
         listen.push(config::address(text)?);
@@ -44,6 +45,21 @@ pub(super) fn run(data: PathBuf, args: ServeArgs) -> anyhow::Result<ExitCode> {
     let result = runtime.block_on(serve(settings));
     runtime.shutdown_timeout(Duration::from_millis(300));
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Starts this program again, once, with a fixed threshold for large blocks. The C library otherwise raises it after
+/// the first login and keeps the 19 MB that hashing a password took for good.
+fn give_memory_back() {
+    use std::os::unix::process::CommandExt;
+    const NAME: &str = "MALLOC_MMAP_THRESHOLD_";
+    if std::env::var_os(NAME).is_some() {
+        return;
+    }
+    let mut args = std::env::args_os();
+    if let (Some(name), Ok(program)) = (args.next(), std::env::current_exe()) {
+        // It comes back only when it failed: then this process serves, with more memory.
+        let _ = std::process::Command::new(program).arg0(name).args(args).env(NAME, "131072").exec();
+    }
 }
 
 fn start_logging() {

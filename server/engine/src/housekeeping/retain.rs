@@ -24,8 +24,11 @@ const SNAPSHOT: &str = "Keeping what is not committed";
 impl Engine {
     /// Clears what is over; gives what had to stay, in sentences.
     pub(super) async fn retain(&self, thorough: bool) -> Result<Vec<String>> {
-        let upkeep = self.upkeep().await?;
         let mut said = Vec::new();
+        if self.clock_jumped().await? {
+            return Ok(said);
+        }
+        let upkeep = self.upkeep().await?;
         for name in super::names(&self.dirs().root.join("work"))? {
             let Ok(id) = name.parse::<i64>() else { continue };
             if !self.dirs().worktree(ObjectiveId(id)).exists() {
@@ -54,6 +57,24 @@ impl Engine {
             self.pack_records().await?;
         }
         Ok(said)
+    }
+
+    /// Whether the clock moved on by more than a day between two looks, and that is less than a day ago. Ages are
+    /// those of the wall clock: set forward by mistake, it would clear everything at once. A day is time to see it.
+    async fn clock_jumped(&self) -> Result<bool> {
+        let (now, store) = (now_ms(), self.store());
+        let (seen, hold) = (store.number("retention_seen").await?, store.number("retention_hold").await?);
+        let until = hold_until(seen, hold, now);
+        if until != hold {
+            store.note_number("retention_hold", until.unwrap_or(0)).await?;
+            if until.is_some() {
+                tracing::warn!(
+                    "the clock is more than a day further: nothing is cleared by its age for a day"
+                );
+            }
+        }
+        store.note_number("retention_seen", now).await?;
+        Ok(until.is_some_and(|until| now < until))
     }
 
     /// Why a worktree holds, or may hold, what is nowhere else.
@@ -157,6 +178,15 @@ impl Engine {
     }
 }
 
+/// Until when nothing is cleared, from the last look, the hold noted then, and the time now.
+fn hold_until(seen: Option<i64>, hold: Option<i64>, now: i64) -> Option<i64> {
+    if seen.is_some_and(|seen| now - seen > DAY_MS) {
+        return Some(now + DAY_MS);
+    }
+    // One that lies further ahead was noted by another clock.
+    hold.map(|hold| hold.min(now + DAY_MS))
+}
+
 /// Seconds since 1970 of the newest change to any file below a directory, the directory itself left out: its owner
 /// and mode change when sessions come and go.
 fn newest(dir: &Path) -> i64 {
@@ -171,4 +201,25 @@ fn newest(dir: &Path) -> i64 {
         }
     }
     newest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_jumps_forward_clears_nothing_for_a_day() {
+        let now = 1_700_000_000_000;
+        let hour = DAY_MS / 24;
+        assert_eq!(hold_until(None, None, now), None, "the first look ever");
+        assert_eq!(hold_until(Some(now - hour), None, now), None);
+        let jump = now + 30 * DAY_MS;
+        assert_eq!(hold_until(Some(now), None, jump), Some(jump + DAY_MS));
+        assert_eq!(
+            hold_until(Some(jump), Some(jump + DAY_MS), jump + hour),
+            Some(jump + DAY_MS),
+            "it stays where it is while time passes"
+        );
+        assert_eq!(hold_until(Some(jump), Some(jump + DAY_MS), now), Some(now + DAY_MS), "set back again");
+    }
 }

@@ -68,6 +68,20 @@ impl Store {
         Ok(rows.into_iter().map(|(user,)| user).collect())
     }
 
+    /// Notes a number of the service's own. Nobody chose it, so it is not audited.
+    pub(crate) async fn note_number(&self, name: &str, value: i64) -> Result<()> {
+        let mut tx = self.begin().await?;
+        sqlx::query(
+            "INSERT INTO setting (name, value) VALUES ($1, $2)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        )
+        .bind(name)
+        .bind(value.to_string())
+        .execute(&mut *tx)
+        .await?;
+        Ok(tx.commit().await?)
+    }
+
     /// A setting that is a number; what cannot be read counts as not set.
     pub(crate) async fn number(&self, name: &str) -> Result<Option<i64>> {
         Ok(self.setting(name).await?.and_then(|text| text.trim().parse().ok()))

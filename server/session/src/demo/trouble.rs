@@ -105,12 +105,12 @@ pub(super) fn limited_before() -> std::io::Result<bool> {
     }
 }
 
-/// The provider's refusal, as the real CLI tells it.
-pub(super) fn usage_limit(speech: &mut Speech) -> Ending {
-    let now = crate::files::now_ms() / 1000;
+/// The provider's refusal, as the real CLI tells it: the limit ends in so many seconds.
+pub(super) fn usage_limit(speech: &mut Speech, seconds: u64) -> Ending {
+    let reset = crate::files::now_ms() / 1000 + i64::try_from(seconds)?;
     let text = "You've hit your limit · resets soon (demo)";
     speech.event(
-        json!({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": now + 90,
+        json!({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": reset,
         "rateLimitType": "five_hour", "overageStatus": "rejected", "isUsingOverage": false}}),
     )?;
     speech.event(json!({"type": "assistant", "message": {"model": "<synthetic>", "role": "assistant",
