@@ -130,6 +130,16 @@ pub struct Floor {
     pub cwd: PathBuf,
     /// The commands in order.
     pub commands: Vec<FloorCommand>,
+    /// What the commands may write in; none = what the session may. A reviewer's own places are closed to them,
+    /// because they run code of the worker's.
+    #[serde(default)]
+    pub write: Option<Vec<PathBuf>>,
+    /// Variables of the commands beside those of the session.
+    #[serde(default)]
+    pub env: Vec<(String, String)>,
+    /// Steps that clear the export away; what they cannot is left.
+    #[serde(default)]
+    pub clear: Vec<Step>,
 }
 
 /// The result of one floor command.

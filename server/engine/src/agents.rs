@@ -8,6 +8,9 @@ use opkit_domain::session::{AgentProbe, AgentSpec, Identity, OutputFormat, Role,
 
 use crate::error::{Error, Result};
 
+/// Every agent there is.
+pub(crate) const NAMES: [&str; 2] = ["claude", "demo"];
+
 /// Scripts that a person may choose for the demo agent.
 pub const DEMO_SCRIPTS: &[&str] = &[
     "good",

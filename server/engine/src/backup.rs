@@ -108,7 +108,16 @@ impl Engine {
             archive.text(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
             archive.file(Path::new("db/opkit.db"), &database)?;
             fs::remove_file(&database)?;
-            for name in ["keys", "context", "templates", "skills", "confinement.read", "DISABLED"] {
+            for name in [
+                "keys",
+                "context",
+                "templates",
+                "skills",
+                "agents",
+                "claude-base-url",
+                "confinement.read",
+                "DISABLED",
+            ] {
                 archive.tree(&root, Path::new(name), &|_| true)?;
             }
             if records {

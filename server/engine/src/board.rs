@@ -15,6 +15,7 @@ use crate::store::Tx;
 use crate::store::events::{NewEvent, append};
 use crate::store::objectives::{Beside, Objective, get, store_transition};
 use crate::store::people::audit_in;
+use crate::store::sessions::mark_stopping;
 
 /// What a person's decision carries beside the trigger.
 #[derive(Default)]
@@ -24,6 +25,8 @@ struct Decision<'a> {
     passed: Option<bool>,
     integrated: Option<String>,
     version: Option<i64>,
+    /// The commit that was merged already: it must still be the one that is decided on.
+    merged: Option<Option<String>>,
     attention_note: &'a str,
 }
 
@@ -46,13 +49,8 @@ impl Engine {
         }
         let card = match trigger {
             Trigger::Approve { .. } => self.approve_checked(actor, id, None, None, version).await?,
-            Trigger::Cancel => {
-                let card =
-                    self.decide(actor, id, trigger, Decision { version, ..Decision::default() }).await?;
-                self.stop_if_live(&before, &actor.name).await?;
-                card
-            }
-            Trigger::StartNext
+            Trigger::Cancel
+            | Trigger::StartNext
             | Trigger::SkipPlanning
             | Trigger::AskPlan
             | Trigger::FreshReview
@@ -135,6 +133,10 @@ impl Engine {
         let reason =
             reason.map(|text| long_text("reason", text.trim())).transpose()?.filter(|t| !t.is_empty());
         let before = self.store().objective(actor.scope, id).await?;
+        // Before anything is merged: what is on this person's screen must be what is accepted.
+        if version.is_some_and(|version| version != before.version) {
+            return Err(changed_meanwhile(id));
+        }
         let trigger = Trigger::Approve { reason: reason.is_some() };
         state_machine::step(&before.facts, trigger)?;
         let how = match integrate {
@@ -155,12 +157,10 @@ impl Engine {
             reason: reason.as_deref().unwrap_or_default(),
             passed: Some(true),
             integrated: Some(integrated),
-            version,
+            merged: Some(before.head_commit),
             ..Decision::default()
         };
-        let card = self.decide(actor, id, trigger, decision).await?;
-        self.stop_if_live(&before, &actor.name).await?;
-        Ok(card)
+        self.decide(actor, id, trigger, decision).await
     }
 
     /// Rejects it with findings, which stand first in the next context.
@@ -219,10 +219,7 @@ impl Engine {
 
     /// Cancels it; a running session is stopped.
     pub async fn cancel(&self, actor: &Actor, id: ObjectiveId) -> Result<CardView> {
-        let before = self.store().objective(actor.scope, id).await?;
-        let card = self.decide(actor, id, Trigger::Cancel, Decision::default()).await?;
-        self.stop_if_live(&before, &actor.name).await?;
-        Ok(card)
+        self.decide(actor, id, Trigger::Cancel, Decision::default()).await
     }
 
     /// Brings a cancelled one back.
@@ -301,8 +298,11 @@ impl Engine {
         let mut tx = self.store().begin().await?;
         let before = get(&mut tx, actor.scope, id).await?;
         if decision.version.is_some_and(|version| version != before.version) {
+            return Err(changed_meanwhile(id));
+        }
+        if decision.merged.as_ref().is_some_and(|merged| *merged != before.head_commit) {
             return Err(Error::Conflict(format!(
-                "#{id} was changed by somebody else a moment ago. Look again."
+                "While #{id} was merged a newer result arrived. Look at it, and decide again."
             )));
         }
         let transition = state_machine::step(&before.facts, trigger)?;
@@ -335,18 +335,20 @@ impl Engine {
         )
         .await?;
         wake_parent(&mut tx, &before, &transition).await?;
+        // In the same transaction: a session that was claimed a moment ago is stopped as well, and a server that dies
+        // here finds in the row what is still to be asked.
+        let stop = before.session.as_ref().filter(|_| transition.stop_session);
+        if let Some(session) = stop {
+            mark_stopping(&mut tx, session).await?;
+        }
         let detail = serde_json::json!({ "from": before.facts.status, "to": transition.to, "reason": decision.reason });
         audit_in(&mut tx, actor.scope, &actor.name, trigger.name(), &format!("#{id}"), &detail).await?;
         tx.commit().await?;
+        if let Some(session) = stop {
+            self.write_stop(session, Outcome::Stopped, &actor.name)?;
+        }
         self.changed();
         self.card(actor.scope, id).await
-    }
-
-    async fn stop_if_live(&self, before: &Objective, by: &str) -> Result<()> {
-        match &before.session {
-            Some(session) => self.ask_to_stop(session, Outcome::Stopped, by).await,
-            None => Ok(()),
-        }
     }
 
     /// Stops one session; its objective then needs a person.
@@ -391,6 +393,10 @@ pub(crate) fn attention_note(attention: Attention, transition: &Transition, text
             text.strip_prefix("Nothing was delivered: ").map_or(text.clone(), str::to_owned)
         }
     }
+}
+
+fn changed_meanwhile(id: ObjectiveId) -> Error {
+    Error::Conflict(format!("#{id} was changed by somebody else a moment ago. Look again."))
 }
 
 fn needed(what: &str, text: &str, hint: &str) -> Result<String> {

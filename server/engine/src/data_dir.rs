@@ -249,5 +249,9 @@ fn replace(path: &Path, bytes: &[u8], bits: u32, durable: bool) -> Result<()> {
         file.sync_all()?;
     }
     fs::rename(&temporary, path)?;
+    if durable && let Some(dir) = path.parent() {
+        // The name, too.
+        fs::File::open(dir)?.sync_all()?;
+    }
     Ok(())
 }

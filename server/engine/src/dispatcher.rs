@@ -70,7 +70,7 @@ impl Engine {
         }
         let room: u32 = accounts.iter().filter(|a| a.available).map(|a| a.limit).sum();
         let slots = Slots::new(setting, room, accounts.iter().map(|account| account.limit).sum());
-        let mut found = claim::candidates(&mut tx, slots.total.max(20) + 5).await?;
+        let mut found = claim::candidates(&mut tx, slots.total.max(20) + 5, &self.held_agents()).await?;
         found.sort_by(|a, b| {
             let mut pair = [a.1.clone(), b.1.clone()];
             dispatch::order(&mut pair);
@@ -81,9 +81,6 @@ impl Engine {
         for (scope, candidate) in found {
             let objective = get(&mut tx, scope, candidate.id).await?;
             let Some(role) = state_machine::wanted(&objective.facts) else { continue };
-            if self.guard_is_broken(&objective.agent) || self.agent_hold(&objective.agent).is_some() {
-                continue;
-            }
             if candidate.class == Class::Queue && !slots.fit(live, role) {
                 // Nothing of the queue fits any more, and whatever follows is of the queue too.
                 break;
@@ -114,6 +111,13 @@ impl Engine {
         tx.commit().await?;
         self.feed_wake().notify_one();
         Ok(permits)
+    }
+
+    /// Agents of which nothing starts now: a guard that failed, a CLI that is not probed.
+    fn held_agents(&self) -> Vec<String> {
+        let names = crate::agents::NAMES.into_iter();
+        let held = names.filter(|name| self.guard_is_broken(name) || self.agent_hold(name).is_some());
+        held.map(str::to_owned).collect()
     }
 
     async fn no_account(&self, tx: &mut Tx, objective: &Objective) -> Result<bool> {

@@ -192,6 +192,8 @@ impl Git {
             let mut bytes = Vec::new();
             if let Some(pipe) = err.as_mut() {
                 pipe.take(64 << 10).read_to_end(&mut bytes).await?;
+                // Read to its end all the same: git must not wait for room in the pipe.
+                tokio::io::copy(pipe, &mut tokio::io::sink()).await?;
             }
             Ok::<_, std::io::Error>(bytes)
         };
@@ -234,4 +236,23 @@ pub(crate) fn branch_name(name: &str) -> Result<&str> {
 /// Cuts untrusted text for a sentence.
 pub(crate) fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says what it expects")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_git_that_complains_at_length_is_read_to_its_end() {
+        let git = Git::find().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().to_string_lossy().into_owned();
+        assert!(git.as_owner(None, &["init", "-q", &at]).await.unwrap().ok);
+        let mut args = vec!["-C".to_owned(), at, "ls-files".into(), "--error-unmatch".into(), "--".into()];
+        args.extend((0..4000).map(|n| format!("a-file-that-is-nowhere-to-be-found-{n:020}")));
+        let output = tokio::time::timeout(Duration::from_secs(60), git.as_owner(None, &args));
+        let output = output.await.expect("it ends").unwrap();
+        assert!(!output.ok && output.stderr.len() >= 60_000, "{}", output.stderr.len());
+    }
 }

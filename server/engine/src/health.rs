@@ -116,7 +116,10 @@ impl Engine {
             (true, format!("git: {}", self.git().program().display())),
         ];
         let abi = fs_abi();
-        lines.push((abi >= 3, format!("Landlock ABI {abi}; 3 or more is needed for an enforced wall")));
+        lines.push((
+            abi >= 6,
+            format!("Landlock ABI {abi}; 6 or more (Linux 6.12) is needed for an enforced wall"),
+        ));
         let free = self.disk_free() >> 20;
         lines.push((
             !self.disk_is_low(),
@@ -168,17 +171,30 @@ impl Engine {
         self.operator(actor)?;
         let text = format!("Stopped by {}.", actor.name);
         crate::kill_switch::set(&self.dirs().kill_switch(), &text)?;
-        // Every claim before this point is committed once the gate was ours; none comes after.
-        let mut tx = self.store().begin().await?;
-        crate::store::claim::take_gate(&mut tx).await?;
-        tx.commit().await?;
+        // Every claim before this point is committed once the gate was ours; none comes after. A database that cannot
+        // be written takes no claim either.
+        if let Err(error) = self.take_gate().await {
+            tracing::error!(%error, "stop-all goes on without the gate");
+        }
         let live = self.store().live_sessions().await?;
+        let by = format!("stop-all by {}", actor.name);
+        let mut failed = None;
         for row in &live {
-            self.ask_to_stop(&row.id, Outcome::Stopped, &format!("stop-all by {}", actor.name)).await?;
+            // One that cannot be asked keeps nobody else from being asked.
+            failed = self.ask_to_stop(&row.id, Outcome::Stopped, &by).await.err().or(failed);
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         self.audit(actor, "stop_all", "", serde_json::json!({ "sessions": live.len() })).await?;
         self.changed();
         Ok(live.len() as u32)
+    }
+
+    async fn take_gate(&self) -> Result<()> {
+        let mut tx = self.store().begin().await?;
+        crate::store::claim::take_gate(&mut tx).await?;
+        Ok(tx.commit().await?)
     }
 
     /// Lifts the kill switch. Only the machine itself may.

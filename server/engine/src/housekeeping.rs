@@ -6,10 +6,11 @@ mod disk;
 mod locks;
 mod mirrors;
 mod pack;
+mod remove;
 mod retain;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ use crate::store::upkeep::worktree_gone;
 pub(crate) use disk::blocks;
 #[cfg(test)]
 pub(crate) use pack::pack_session;
+pub(crate) use remove::remove_tree;
 
 /// How often directories are compared with rows.
 const PERIOD: Duration = Duration::from_secs(600);
@@ -322,30 +324,4 @@ pub(crate) async fn at_leisure<T: Send + 'static>(work: impl FnOnce() -> T + Sen
 
 async fn remove(dir: PathBuf) -> Result<()> {
     Ok(at_leisure(move || remove_tree(&dir)).await??)
-}
-
-/// Deletes a tree that nothing can reach any more. Links are deleted, never followed.
-pub(crate) fn remove_tree(dir: &Path) -> std::io::Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            // Directories that their owner closed for itself.
-            open_up(dir)?;
-            fs::remove_dir_all(dir)
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-fn open_up(dir: &Path) -> std::io::Result<()> {
-    if !fs::symlink_metadata(dir)?.is_dir() {
-        return Ok(());
-    }
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(dir)?.flatten() {
-        if entry.file_type()?.is_dir() {
-            open_up(&entry.path())?;
-        }
-    }
-    Ok(())
 }

@@ -23,7 +23,8 @@ pub(crate) fn reason(path: &Path) -> Option<String> {
 /// Sets it. What is set already, in whatever form, stays set.
 pub(crate) fn set(path: &Path, text: &str) -> Result<()> {
     match crate::data_dir::write_atomically(path, text.as_bytes(), 0o644) {
-        Err(_) if reason(path).is_some() => Ok(()),
+        // A full disk often still has room for a name, and an empty file is a switch that is set.
+        Err(_) if reason(path).is_some() || fs::File::create(path).is_ok() => Ok(()),
         result => result,
     }
 }

@@ -74,6 +74,12 @@ pub(crate) fn agent_identity() -> Result<Option<Identity>> {
     }
 }
 
+/// Somebody's home directory. When the machine's users cannot be read every directory may be one.
+pub(crate) fn is_a_home(dir: &Path) -> bool {
+    let Ok(passwd) = fs::read_to_string("/etc/passwd") else { return true };
+    passwd.lines().filter_map(|line| line.split(':').nth(5)).any(|home| Path::new(home) == dir)
+}
+
 fn plain(uid: u32, gid: u32) -> Identity {
     Identity { uid, gid, groups: vec![] }
 }

@@ -165,6 +165,18 @@ impl Pool {
         self.shelves().get(&id).map_or(0, |shelf| shelf.ready.len() as u32)
     }
 
+    /// Whose files they are, of those that are ready.
+    fn owners(&self, id: RepositoryId) -> Vec<u32> {
+        self.shelves().get(&id).map_or(vec![], |shelf| shelf.ready.iter().map(|e| e.mark.uid).collect())
+    }
+
+    /// The refill task looks at what it put off.
+    pub(crate) fn go_on(&self) {
+        if self.wanted().as_ref().is_none_or(|some| !some.is_empty()) {
+            self.wake.notify_one();
+        }
+    }
+
     /// The commit that new work starts from; the refill task looks soon if something is older.
     pub(crate) fn base_is(&self, id: RepositoryId, commit: &str) {
         let is_stale = |shelf: &Shelf| shelf.ready.iter().any(|entry| entry.mark.commit != commit);

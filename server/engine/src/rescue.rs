@@ -189,7 +189,10 @@ impl Engine {
                 continue;
             }
             let place = self.dirs().scratch(objective.id).join(format!("rescue-{}.bundle", row.id));
-            copy_for(&bundle, &place, identity)?;
+            let copy = (bundle, place.clone(), identity.cloned());
+            tokio::task::spawn_blocking(move || copy_for(&copy.0, &copy.1, copy.2.as_ref()))
+                .await
+                .map_err(|error| Error::Internal(error.into()))??;
             steps.push(Restore {
                 title: format!("Bringing back rescue/{}", row.id),
                 argv: vec![
@@ -210,7 +213,7 @@ impl Engine {
 
 /// Copies a file of ours into a directory of the agents' user, never through what may stand there.
 fn copy_for(from: &Path, to: &Path, identity: Option<&Identity>) -> Result<()> {
-    let _ = fs::remove_file(to);
+    crate::housekeeping::remove_tree(to)?;
     let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(to)?;
     std::io::copy(&mut fs::File::open(from)?, &mut file)?;
     give(to, identity)

@@ -77,6 +77,7 @@ impl Engine {
         }
         let result = self.launch_inner(&id).await;
         self.launched(&id);
+        self.pool().go_on();
         if let Err(error) = result {
             let sentence = match &error {
                 Error::Internal(inner) => {
@@ -98,6 +99,10 @@ impl Engine {
 
     async fn launch_inner(&self, id: &SessionId) -> Result<()> {
         let Some(row) = self.store().session_row(id).await? else { return Ok(()) };
+        // Set after the claim, by hand or by stop-all: it holds back what has not begun.
+        if crate::kill_switch::reason(&self.dirs().kill_switch()).is_some() {
+            return self.settle_stopped_before_start(&row).await;
+        }
         let mut objective = self.store().objective(row.scope, row.objective).await?;
         // Somebody may have removed it by hand since housekeeping looked.
         objective.worktree_ready &= self.worktree_stands(objective.id);
@@ -176,7 +181,8 @@ impl Engine {
     fn leafs(&self, row: &SessionRow, objective: &Objective) -> (PathBuf, Vec<PathBuf>) {
         if row.role == Role::Review {
             let review = self.dirs().review(&row.id);
-            let leafs = ["tree", "out", "home"].map(|name| review.join(name)).to_vec();
+            let mut leafs = ["tree", "out", "home"].map(|name| review.join(name)).to_vec();
+            leafs.extend(self.floor_places(row));
             return (review, leafs);
         }
         let leafs = vec![
@@ -228,20 +234,32 @@ impl Engine {
         if place.exists() { self.shut(&place) } else { Ok(()) }
     }
 
-    /// Asks a session to end: the request is a file, so that it survives every restart.
+    /// Asks a session to end.
     pub(crate) async fn ask_to_stop(&self, id: &SessionId, outcome: Outcome, by: &str) -> Result<()> {
+        // The request first: it ends the session even when the database cannot be written.
+        let asked = self.write_stop(id, outcome, by);
         let mut tx = self.store().begin().await?;
         mark_stopping(&mut tx, id).await?;
         tx.commit().await?;
+        asked?;
+        self.feed_wake().notify_one();
+        Ok(())
+    }
+
+    /// The request to end is a file, so that it survives every restart.
+    pub(crate) fn write_stop(&self, id: &SessionId, outcome: Outcome, by: &str) -> Result<()> {
         let dir = self.dirs().session(id);
         fs::create_dir_all(&dir)?;
         mode(&dir, 0o700)?;
         let stop = dir.join(files::STOP);
         if !stop.exists() {
             let request = StopRequest { outcome, by: by.to_owned() };
-            write_atomically(&stop, &serde_json::to_vec(&request)?, 0o600)?;
+            let written = write_atomically(&stop, &serde_json::to_vec(&request)?, 0o600);
+            // A full disk often still has room for a name, and an empty request is one.
+            if written.is_err() && fs::File::create(&stop).is_err() {
+                return written;
+            }
         }
-        self.feed_wake().notify_one();
         self.poll_wake().notify_one();
         Ok(())
     }
@@ -252,7 +270,7 @@ pub(crate) fn give_file(path: &Path, bytes: &[u8], bits: u32, identity: Option<&
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     // The directory is the agent's own: never follow what it may have put there.
-    let _ = fs::remove_file(path);
+    crate::housekeeping::remove_tree(path)?;
     let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(bits).open(path)?;
     file.write_all(bytes)?;
     give(path, identity)

@@ -15,6 +15,14 @@ use crate::state_poller::read_json;
 use crate::store::sessions::SessionRow;
 use found::Found;
 
+/// Begin of what an exit file says of an agent that could not be started.
+const AGENT_DID_NOT_START: &str = "The agent could not be started";
+
+/// A session with this outcome may have ended before its agent began, in the middle of a set-up.
+fn may_precede_agent(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::NeverRan | Outcome::Stopped | Outcome::Killed)
+}
+
 impl Engine {
     /// A session with an exit file.
     pub(crate) async fn settle(&self, row: &SessionRow, exit: ExitFile) -> Result<()> {
@@ -33,11 +41,14 @@ impl Engine {
         if exit.guard_broken {
             self.note_broken_guard(row).await?;
         }
-        if outcome == Outcome::NeverRan {
+        // A set-up command that fails says nothing about the agent.
+        if outcome == Outcome::NeverRan
+            && (self.agent_ran(row) || exit.detail.starts_with(AGENT_DID_NOT_START))
+        {
             self.doubt_probe(&row.agent);
         }
         let mut found = Found::plain(outcome, detail);
-        found.prepared = outcome != Outcome::NeverRan;
+        found.prepared = self.agent_ran(row) || !may_precede_agent(outcome);
         found.exit = Some(exit);
         if row.role == Role::Review {
             self.find_review(row, &objective, &mut found);
@@ -48,7 +59,10 @@ impl Engine {
         self.finish(row, found).await?;
         if row.role == Role::Review {
             // The export was the reviewer's to write in and is thrown away; what it saw is stored.
-            let _ = fs::remove_dir_all(self.dirs().review(&row.id));
+            let export = self.dirs().review(&row.id);
+            if export.exists() {
+                self.pool().discard(&export)?;
+            }
             let _ = fs::remove_file(self.dirs().session(&row.id).join("tree.tar"));
         } else {
             // Only now: a server that dies before the transaction has to find them again.
@@ -77,8 +91,14 @@ impl Engine {
             )
         };
         let status = read_json::<RunStatus>(&self.dirs().session(&row.id).join(files::STATUS));
-        found.prepared = status.is_some_and(|status| status.agent_pid != 0);
+        found.prepared = self.agent_ran(row) || status.is_some_and(|status| status.agent_pid != 0);
         self.finish(row, found).await
+    }
+
+    /// Its agent came through the wall, so its worktree holds work. A runner that is at its checks or snapshots has no
+    /// agent any more: only the proof says it then.
+    fn agent_ran(&self, row: &SessionRow) -> bool {
+        fs::symlink_metadata(self.dirs().session(&row.id).join(files::PROOF)).is_ok()
     }
 
     /// Kills what is left of a session. The slot is free only when nothing is: otherwise the poller looks again.

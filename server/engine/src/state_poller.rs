@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use notify::{RecursiveMode, Watcher};
 use opkit_domain::event::Feed;
 use opkit_domain::ids::SessionId;
-use opkit_domain::session::{ExitFile, RunStatus, SessionState, files};
+use opkit_domain::session::{ExitFile, Outcome, RunStatus, SessionState, files};
 
 use crate::clock::now_ms;
 use crate::engine::Engine;
@@ -24,6 +24,8 @@ const PERIOD: Duration = Duration::from_millis(1000);
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 /// A runner needs a moment between its window's start and its lock.
 const LOCK_GRACE: Duration = Duration::from_secs(5);
+/// Until then a launch's agent may still be on its way to its first instruction.
+const LAUNCH_ECHO: Duration = Duration::from_millis(500);
 
 /// What the poller remembers of a session between two looks; all of it can be lost.
 #[derive(Default)]
@@ -34,6 +36,18 @@ struct Seen {
     proof_stored: bool,
     /// Denials that are events already, and when the last was; none before the first look.
     denials: Option<(u32, Instant)>,
+}
+
+/// A session that is being settled, for as long as this lives: a panic must not keep it so for ever.
+struct Settling {
+    engine: Engine,
+    id: SessionId,
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        self.engine.settling().remove(&self.id);
+    }
 }
 
 impl Engine {
@@ -49,6 +63,11 @@ impl Engine {
 
     pub(crate) fn launched(&self, id: &SessionId) {
         self.launches().insert(id.clone(), Some(Instant::now()));
+    }
+
+    /// A launch is under way, or its agent has hardly begun.
+    pub(crate) fn something_starts(&self) -> bool {
+        self.launches().values().any(|at| at.is_none_or(|at| at.elapsed() < LAUNCH_ECHO))
     }
 
     /// A launch is under way, or was so recently that its runner may not hold its lock yet.
@@ -85,7 +104,7 @@ pub(crate) fn spawn(engine: Engine) {
             }
             let _ = tokio::time::timeout(PERIOD, engine.poll_wake().notified()).await;
             // Many files change together: one look serves them all.
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(40)).await;
         }
     });
 }
@@ -139,6 +158,10 @@ impl Engine {
                 return self.settle_later(row, exit);
             }
         }
+        if row.state == SessionState::Stopping && !dir.join(files::STOP).exists() {
+            // The server died, or the disk was full, between the row and the file.
+            self.write_stop(&row.id, Outcome::Stopped, "the board")?;
+        }
         match runner(dir) {
             Runner::Alive(pid) => self.note_running(row, dir, pid, seen).await,
             Runner::Free => {
@@ -163,13 +186,14 @@ impl Engine {
             return Ok(());
         }
         let (engine, row) = (self.clone(), row.clone());
+        let settling = Settling { engine: self.clone(), id: row.id.clone() };
         tokio::spawn(async move {
+            let _settling = settling;
             let _turn = engine.settle_turns().acquire().await;
             if let Err(error) = engine.settle(&row, exit).await {
                 tracing::error!(session.id = %row.id, "an ended session could not be settled");
                 engine.tasks().failed("settle", &error);
             }
-            engine.settling().remove(&row.id);
         });
         Ok(())
     }

@@ -40,7 +40,7 @@ fn the_demo_agent_delivers_a_commit_an_artifact_and_a_bundle() {
     assert!(fetched.is_ok_and(|status| status.success()), "the bundle can be fetched");
     let proof = fs::read(place.session().join(files::PROOF)).expect("a proof");
     let proof: WallProof = serde_json::from_slice(&proof).expect("a valid proof");
-    assert!(proof.landlock_abi >= 3 && proof.seccomp && proof.uid != 0);
+    assert!(proof.landlock_abi >= 6 && proof.seccomp && proof.uid != 0);
     assert!(proof.tried.len() == 3 && proof.tried.iter().all(|line| line.answer != "allowed"), "{proof:?}");
     assert_eq!(exit.record_len, record.len() as u64);
 }

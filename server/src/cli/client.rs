@@ -119,7 +119,8 @@ impl Client {
                 Err(error) => return no_connection(&error, socket).map(|()| None),
             },
             Way::Remote { address, token } => {
-                let Ok(stream) = TcpStream::connect(address).await else { return Ok(None) };
+                // Never "no server" here: what answers then is this machine, which nobody asked.
+                let stream = TcpStream::connect(address).await.map_err(|_| self.no_server())?;
                 let request = request.header(header::HOST, address);
                 let request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
                 send(stream, request.body(Full::new(bytes))?).await

@@ -97,7 +97,8 @@ impl Bench {
                 entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
             let ready = names.iter().filter(|name| name.ends_with(".ready")).count();
             let making = names.iter().any(|name| name.starts_with("new-"));
-            if ready == size && !making {
+            let trash = fs::read_dir(self.product.data.join("pool/trash")).into_iter().flatten().count();
+            if ready == size && !making && trash == 0 {
                 // What was written must not be on its way to the disk while others are measured.
                 Command::new("sync").status()?;
                 return Ok(());

@@ -16,12 +16,14 @@ use crate::error::{Error, Result};
 use crate::store::backup::{own_schema, settle_in};
 
 /// The only names at the top of an archive.
-const TOPS: [&str; 10] = [
+const TOPS: [&str; 12] = [
     "db",
     "keys",
     "context",
     "templates",
     "skills",
+    "agents",
+    "claude-base-url",
     "confinement.read",
     "DISABLED",
     "sessions",

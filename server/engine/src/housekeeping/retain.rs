@@ -1,6 +1,7 @@
 //! Retention: worktrees of finished objectives, what was kept of them, records. Nothing is forced: what is not safe
 //! somewhere else stays, and housekeeping says so.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -164,10 +165,28 @@ impl Engine {
         Ok(())
     }
 
+    /// The last session of every worktree that stands: what it said decides whether the worktree may go.
+    async fn last_runs(&self) -> Result<HashSet<String>> {
+        let mut runs = HashSet::new();
+        for name in super::names(&self.dirs().root.join("work"))? {
+            let Ok(id) = name.parse::<i64>().map(ObjectiveId) else { continue };
+            if self.dirs().worktree(id).exists()
+                && let Some(run) = self.store().last_run(id).await?
+            {
+                runs.insert(run.id.to_string());
+            }
+        }
+        Ok(runs)
+    }
+
     async fn drop_records(&self, upkeep: &Upkeep) -> Result<()> {
         let before = now_ms() - i64::from(upkeep.record_days) * DAY_MS;
         let root = self.dirs().root.join("sessions");
+        let needed = self.last_runs().await?;
         for name in super::names(&root)? {
+            if needed.contains(&name) {
+                continue;
+            }
             if let Some(Some(ended)) = self.store().session_end(&name).await?
                 && ended <= before
             {

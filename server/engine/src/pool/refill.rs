@@ -1,9 +1,10 @@
 //! The task that makes checkouts ahead: one at a time, behind everything that people wait for.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use opkit_domain::account_pool::{Wish, choose};
 use opkit_domain::ids::RepositoryId;
 use opkit_domain::session::Identity;
 
@@ -16,6 +17,8 @@ use crate::store::repositories::RepoRow;
 
 /// Somebody always wakes it; this is for what nobody thought of.
 const PERIOD: Duration = Duration::from_secs(600);
+/// How often a refill looks whether the starts before it are done.
+const QUIET: Duration = Duration::from_millis(200);
 /// A repository whose checkout failed is tried again after this.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 
@@ -23,6 +26,10 @@ const AFTER_FAILURE: Duration = Duration::from_secs(60);
 pub(crate) fn spawn(engine: Engine) {
     tokio::spawn(async move {
         while !engine.draining() {
+            // What starts goes first, whole: git beside it would cost it more than a later refill costs anybody.
+            while engine.something_starts() {
+                tokio::time::sleep(QUIET).await;
+            }
             let fine = match engine.refill().await {
                 Ok(()) => {
                     engine.tasks().ok("warm pool");
@@ -101,7 +108,7 @@ impl Engine {
     }
 
     async fn refill_one(&self, repo: &RepoRow) -> Result<Did> {
-        if self.draining() || self.pool().somebody_waits() {
+        if self.draining() || self.pool().somebody_waits() || self.something_starts() {
             self.pool().mark(repo.id());
             return Ok(Did::Nothing);
         }
@@ -122,13 +129,33 @@ impl Engine {
             if !self.room_in_pool(one) {
                 return Ok(Did::Nothing);
             }
-            return self.giving_way(repo, self.make_ahead(repo, &commit)).await;
+            return self.giving_way(repo, self.make_ahead(repo, &commit, size)).await;
         }
         let is_stale = |mark: &Mark| (mark.commit != commit).then_some(());
         match self.pool().take_by(repo.id(), is_stale) {
             Some(entry) => self.giving_way(repo, self.refresh(repo, entry.dir, entry.mark, &commit)).await,
-            None => Ok(Did::Nothing),
+            None => self.hand_on(repo, size).await,
         }
+    }
+
+    /// Gives an entry that none of the next starts can take as it is to the user of one that can.
+    async fn hand_on(&self, repo: &RepoRow, size: u32) -> Result<Did> {
+        let wanted = self.users_in_turn(size).await?;
+        let (Some(to), Some(from)) = compare(&self.pool().owners(repo.id()), &wanted) else {
+            return Ok(Did::Nothing);
+        };
+        let of_this_user = |mark: &Mark| (mark.uid == from).then_some(());
+        let Some(entry) = self.pool().take_by(repo.id(), of_this_user) else { return Ok(Did::Nothing) };
+        let identity = self.plain_identity(to);
+        let mut place = Place { dir: entry.dir, kept: false };
+        super::checkout::give_tree(&place.dir, entry.mark.uid, identity.as_ref()).await?;
+        self.pool().put(repo.id(), &place.dir, Mark { uid: to, ..entry.mark })?;
+        place.kept = true;
+        Ok(Did::Something)
+    }
+
+    fn plain_identity(&self, uid: u32) -> Option<Identity> {
+        self.identity().map(|agent| Identity { uid, gid: agent.gid, groups: vec![] })
     }
 
     /// Drops the work, and with it git, as soon as a start waits for a checkout.
@@ -145,8 +172,13 @@ impl Engine {
         Ok(Did::Nothing)
     }
 
-    async fn make_ahead(&self, repo: &RepoRow, commit: &str) -> Result<()> {
-        let identity = self.next_user(repo.id()).await?;
+    async fn make_ahead(&self, repo: &RepoRow, commit: &str, size: u32) -> Result<()> {
+        let wanted = self.users_in_turn(size).await?;
+        let next = compare(&self.pool().owners(repo.id()), &wanted).0;
+        let identity = match next {
+            Some(uid) => self.plain_identity(uid),
+            None => self.identity().cloned(),
+        };
         let mut place = self.pool().place(repo.id())?;
         self.make_checkout(&place.dir, repo, commit, identity.as_ref(), Pace::Ahead).await?;
         self.shelve(repo, &mut place, commit, identity.as_ref()).await
@@ -154,10 +186,7 @@ impl Engine {
 
     async fn refresh(&self, repo: &RepoRow, dir: PathBuf, mark: Mark, commit: &str) -> Result<()> {
         let mut place = Place { dir, kept: false };
-        let identity = match self.identity() {
-            Some(agent) => Some(Identity { uid: mark.uid, gid: agent.gid, groups: vec![] }),
-            None => None,
-        };
+        let identity = self.plain_identity(mark.uid);
         self.refresh_checkout(&place.dir, mark.uid, commit, identity.as_ref()).await?;
         self.shelve(repo, &mut place, commit, identity.as_ref()).await
     }
@@ -179,22 +208,35 @@ impl Engine {
         Ok(())
     }
 
-    /// The user with the fewest entries, of those that sessions will run as.
-    async fn next_user(&self, id: RepositoryId) -> Result<Option<Identity>> {
-        let Some(agent) = self.identity() else { return Ok(None) };
-        let mut users = Vec::new();
-        for name in self.store().users_to_come().await? {
-            match name {
-                None => users.push(agent.uid),
-                Some(name) => users.extend(crate::os_users::lookup(&name)?.map(|user| user.uid)),
+    /// Whom the next starts will run as, by the rule of claims, if nothing ends meanwhile. Empty when everything
+    /// runs as the service's own user.
+    async fn users_in_turn(&self, count: u32) -> Result<Vec<u32>> {
+        let Some(agent) = self.identity() else { return Ok(vec![]) };
+        let (mut loads, mut uids) = (Vec::new(), HashMap::new());
+        for (load, user) in self.store().loads().await? {
+            let uid = match user {
+                None => Some(agent.uid),
+                Some(name) => crate::os_users::lookup(&name)?.map(|user| user.uid),
+            };
+            if let Some(uid) = uid {
+                uids.insert(load.name.clone(), uid);
+                loads.push(load);
             }
         }
-        let shelves = self.pool().shelves();
-        let count = |uid: u32| {
-            shelves.get(&id).map_or(0, |shelf| shelf.ready.iter().filter(|e| e.mark.uid == uid).count())
-        };
-        let uid = users.into_iter().min_by_key(|uid| count(*uid)).unwrap_or(agent.uid);
-        Ok(Some(Identity { uid, gid: agent.gid, groups: vec![] }))
+        let mut turns = Vec::new();
+        for _ in 0..count {
+            if choose(self.account_policy(), &loads, Wish::None).is_none() {
+                // All are full or rest: for when they are not.
+                loads.iter_mut().for_each(|load| (load.available, load.live) = (true, 0));
+            }
+            let Some(name) = choose(self.account_policy(), &loads, Wish::None).map(|load| load.name.clone())
+            else {
+                break;
+            };
+            turns.extend(uids.get(&name));
+            loads.iter_mut().filter(|load| load.name == name).for_each(|load| load.live += 1);
+        }
+        Ok(turns)
     }
 
     /// Disk floor and budget leave room for so many bytes more.
@@ -206,5 +248,32 @@ impl Engine {
         let all: u64 = shelves.values().flat_map(|shelf| &shelf.ready).map(|entry| entry.mark.bytes).sum();
         // The pool is counted as it is now, the rest as it was when somebody last looked.
         self.disk_known().is_none_or(|disk| disk.counted() - disk.pool + all + more <= disk.budget)
+    }
+}
+
+/// Compares the owners of what is ready with the users of the next starts: the first user who finds nothing of their
+/// own, and an owner whose entry nobody will take.
+fn compare(ready: &[u32], wanted: &[u32]) -> (Option<u32>, Option<u32>) {
+    let mut left = ready.to_vec();
+    let mut missing = None;
+    for uid in wanted {
+        match left.iter().position(|owner| owner == uid) {
+            Some(at) => drop(left.swap_remove(at)),
+            None => missing = missing.or(Some(*uid)),
+        }
+    }
+    (missing, left.first().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compare;
+
+    #[test]
+    fn entries_are_matched_with_the_next_users() {
+        assert_eq!(compare(&[], &[1, 2]), (Some(1), None));
+        assert_eq!(compare(&[2, 1], &[1, 2]), (None, None));
+        assert_eq!(compare(&[1, 1], &[1, 2]), (Some(2), Some(1)));
+        assert_eq!(compare(&[3], &[]), (None, Some(3)));
     }
 }

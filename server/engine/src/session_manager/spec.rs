@@ -221,7 +221,8 @@ impl Engine {
             path.push(text(dir));
         }
         path.push(crate::programs::PATH.to_owned());
-        let email = format!("{}@opkit.invalid", row.account);
+        let name = row.git_name.clone().unwrap_or_else(|| row.account.clone());
+        let email = row.git_email.clone().unwrap_or_else(|| format!("{}@opkit.invalid", row.account));
         let mut env: Vec<(String, String)> = [
             ("PATH", path.join(":")),
             ("HOME", text(&places.home)),
@@ -234,9 +235,9 @@ impl Engine {
             ("GIT_TERMINAL_PROMPT", "0".into()),
             ("GIT_CONFIG_NOSYSTEM", "1".into()),
             ("GIT_CONFIG_GLOBAL", text(&places.policy.join("gitconfig"))),
-            ("GIT_AUTHOR_NAME", row.account.clone()),
+            ("GIT_AUTHOR_NAME", name.clone()),
             ("GIT_AUTHOR_EMAIL", email.clone()),
-            ("GIT_COMMITTER_NAME", row.account.clone()),
+            ("GIT_COMMITTER_NAME", name),
             ("GIT_COMMITTER_EMAIL", email),
             ("OPKIT_SESSION", row.id.to_string()),
             ("OPKIT_OBJECTIVE", objective.id.to_string()),
@@ -343,8 +344,8 @@ impl Engine {
         if row.agent == "claude"
             && let Some(dir) = self.agents().claude().and_then(|path| path.canonicalize().ok())
         {
-            list.extend(dir.parent().map(Path::to_owned));
-            list.extend(self.agents().claude().and_then(Path::parent).map(Path::to_owned));
+            list.extend(program_place(&dir));
+            list.extend(self.agents().claude().and_then(program_place));
         }
         if let Ok(text) = fs::read_to_string(self.dirs().root.join("confinement.read")) {
             let more = text.lines().map(str::trim).filter(|line| line.starts_with('/') && *line != "/");
@@ -402,15 +403,18 @@ impl Engine {
 
     /// Unpacks the export of the delivered commit for a reviewer.
     fn unpack(&self, row: &SessionRow) -> Vec<Step> {
-        let tree = self.dirs().review(&row.id).join("tree");
+        vec![self.unpack_into(row, &self.dirs().review(&row.id).join("tree"))]
+    }
+
+    fn unpack_into(&self, row: &SessionRow, tree: &Path) -> Step {
         let tar = crate::programs::find("tar").unwrap_or_else(|| PathBuf::from("/bin/tar"));
         let mut unpack = step(
             "Unpacking the delivered commit",
-            &tree,
+            tree,
             &[&tar.to_string_lossy(), "-x", "-f", "-", "--no-same-owner", "-C", &tree.to_string_lossy()],
         );
         unpack.stdin = Some(self.dirs().session(&row.id).join("tree.tar"));
-        vec![unpack]
+        unpack
     }
 
     fn floor(
@@ -438,33 +442,86 @@ impl Engine {
             commands.insert(0, command("set-up", None, setup));
         }
         if row.role == Role::Review {
+            // Set-up, verify and checks run the worker's code. It gets an export and a home of its own, and nothing
+            // of what the reviewer reads or writes afterwards.
+            let [cwd, home] = self.floor_places(row);
+            let write = vec![cwd.clone(), home.clone()];
+            let text = |path: &Path| path.to_string_lossy().into_owned();
+            let unpack = Step { extra_write: write.clone(), ..self.unpack_into(row, &cwd) };
+            let mut clear = step(
+                "Clearing the export of the checks",
+                &home,
+                &["/usr/bin/find", &text(&cwd), &text(&home), "-mindepth", "1", "-delete"],
+            );
+            clear.extra_write = write.clone();
+            clear.may_fail = true;
             return Ok(Some(Floor {
                 when: FloorWhen::BeforeAgent,
-                prepare: vec![],
-                cwd: places.cwd.clone(),
+                prepare: vec![unpack],
+                env: [("HOME", &home), ("TMPDIR", &home), ("OPKIT_SCRATCH", &home), ("OPKIT_WORKTREE", &cwd)]
+                    .map(|(name, path)| (name.to_owned(), text(path)))
+                    .to_vec(),
+                cwd,
                 commands,
+                write: Some(write),
+                clear: vec![clear],
             }));
         }
         if objective.facts.gate != Gate::None {
             return Ok(None);
         }
-        let git = self.git().program().to_string_lossy().into_owned();
-        let export = places.scratch.join(format!("floor-{}", row.id.short()));
-        let prepare = vec![step(
-            "Exporting the delivered commit",
-            &places.scratch,
-            &[
-                &git,
-                "clone",
-                "-q",
-                "--shared",
-                "--",
-                &places.cwd.to_string_lossy(),
-                &export.to_string_lossy(),
-            ],
-        )];
-        Ok(Some(Floor { when: FloorWhen::AfterAgent, prepare, cwd: export, commands }))
+        // The agent knows these names and may have put something there; its processes are gone.
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let [export, home] =
+            ["floor", "floor-home"].map(|name| places.scratch.join(format!("{name}-{}", row.id.short())));
+        let git = text(self.git().program());
+        let clear = |title: &str| {
+            step(title, &places.scratch, &["/bin/rm", "-rf", "--", &text(&export), &text(&home)])
+        };
+        let prepare = vec![
+            clear("Clearing the place of the checks"),
+            step("Making a home for the checks", &places.scratch, &["/bin/mkdir", "--", &text(&home)]),
+            step(
+                "Exporting the delivered commit",
+                &places.scratch,
+                &[
+                    &git,
+                    "clone",
+                    "-q",
+                    "--shared",
+                    // What is delivered, whatever the agent left checked out.
+                    "--branch",
+                    &objective.branch(),
+                    "--",
+                    &text(&places.cwd),
+                    &text(&export),
+                ],
+            ),
+        ];
+        // Configuration that the agent left in its own home must not answer for the commit.
+        let env = [("HOME", &home), ("TMPDIR", &home), ("OPKIT_WORKTREE", &export)];
+        Ok(Some(Floor {
+            when: FloorWhen::AfterAgent,
+            prepare,
+            env: env.map(|(name, path)| (name.to_owned(), text(path))).to_vec(),
+            clear: vec![Step { may_fail: true, ..clear("Clearing the export of the checks") }],
+            cwd: export,
+            commands,
+            write: None,
+        }))
     }
+
+    /// Export and home of a review's floor.
+    pub(super) fn floor_places(&self, row: &SessionRow) -> [PathBuf; 2] {
+        ["floor", "floor-home"].map(|name| self.dirs().review(&row.id).join(name))
+    }
+}
+
+/// What must be readable to start a program: its directory, unless that is somebody's home or all there is.
+fn program_place(program: &Path) -> Option<PathBuf> {
+    let dir = program.parent()?;
+    let too_much = dir.parent().is_none() || crate::os_users::is_a_home(dir);
+    Some(if too_much { program.to_owned() } else { dir.to_owned() })
 }
 
 /// Whether the mirror holds results of other objectives: a fetch of nothing would only cost time.

@@ -71,7 +71,13 @@ impl Engine {
             .exit
             .as_ref()
             .is_some_and(|exit| exit.collect_failed.iter().any(|line| line.starts_with(TAKE_BRANCH)));
-        found.head = if no_branch { None } else { self.fetch_result(row, objective).await? };
+        let mut refused = None;
+        if !no_branch {
+            match self.fetch_result(row, objective).await? {
+                Ok(head) => found.head = head,
+                Err(why) => refused = Some(why),
+            }
+        }
         found.kept = self.fetch_rescue(row, objective).await?;
         if found.outcome == Outcome::Finished {
             match (&found.head, &artifact) {
@@ -83,10 +89,13 @@ impl Engine {
                     Some(_) | None => found.product = Product::Deliverable,
                 },
                 (None, _) => {
-                    let mut lines = vec![format!(
-                        "Nothing was delivered: there is no commit on {} beyond the base.",
-                        objective.branch()
-                    )];
+                    let mut lines = vec![match refused {
+                        Some(why) => format!("Nothing was delivered: git refused the commits. {why}"),
+                        None => format!(
+                            "Nothing was delivered: there is no commit on {} beyond the base.",
+                            objective.branch()
+                        ),
+                    }];
                     lines.extend(artifact.as_ref().err().cloned());
                     found.detail.clone_from(&lines[0]);
                     found.findings = Some(lines);
@@ -132,18 +141,21 @@ impl Engine {
         }
     }
 
-    /// Brings `obj/<id>` from the session's bundle into the mirror; gives its commit.
-    async fn fetch_result(&self, row: &SessionRow, objective: &Objective) -> Result<Option<String>> {
+    /// Brings `obj/<id>` from the session's bundle into the mirror; gives its commit, or why git refused it.
+    async fn fetch_result(
+        &self,
+        row: &SessionRow,
+        objective: &Objective,
+    ) -> Result<std::result::Result<Option<String>, String>> {
         let bundle = self.dirs().session(&row.id).join(files::RESULT_BUNDLE);
         if fs::metadata(&bundle).map_or(0, |meta| meta.len()) == 0 {
-            return Ok(None);
+            return Ok(Ok(None));
         }
         let mirror = self.dirs().mirror(objective.repo);
         let _turn = self.repo_turn(objective.repo).await;
         let branch = format!("refs/heads/{}", objective.branch());
-        let output = fetch_bundle(self, &mirror, &bundle, &format!("+{branch}:{branch}")).await?;
-        if !output {
-            return Ok(None);
+        if let Err(why) = fetch_bundle(self, &mirror, &bundle, &format!("+{branch}:{branch}")).await? {
+            return Ok(Err(why));
         }
         let head = self.commit_of(&mirror, &branch).await?;
         if let Some(head) = &head {
@@ -153,7 +165,7 @@ impl Engine {
             let text = list.text();
             self.store().note_commits(&row.id, objective.id, text.lines()).await?;
         }
-        Ok(head)
+        Ok(Ok(head))
     }
 
     /// Keeps what was not committed in the rescue repository; gives ref and commit when there was something.
@@ -179,22 +191,39 @@ impl Engine {
             fs::write(alternates, format!("{}\n", mirror.join("objects").display()))?;
         }
         let name = format!("refs/rescue/{}/{}", objective.id, row.id);
-        if !fetch_bundle(self, &rescue, &bundle, &format!("+refs/opkit/rescue:{name}")).await? {
+        if fetch_bundle(self, &rescue, &bundle, &format!("+refs/opkit/rescue:{name}")).await?.is_err() {
             return Ok(None);
         }
         Ok(self.commit_of(&rescue, &name).await?.map(|commit| (name, commit)))
     }
 }
 
-/// Fetches one ref from a bundle; false when the bundle does not have it or is refused.
-async fn fetch_bundle(engine: &Engine, repository: &Path, bundle: &Path, refspec: &str) -> Result<bool> {
+/// Fetches one ref from a bundle. When git refuses what is in it the sentence is for people; what is only in the way
+/// (a lock that a killed git left, a full disk) is an error, and the session is settled when it is gone.
+async fn fetch_bundle(
+    engine: &Engine,
+    repository: &Path,
+    bundle: &Path,
+    refspec: &str,
+) -> Result<std::result::Result<(), String>> {
     let bundle = bundle.to_string_lossy();
     let args = ["fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", bundle.as_ref(), refspec];
     let output = engine.git().run(repository, &args, 1 << 20).await?;
-    if !output.ok {
-        tracing::warn!(reason = output.stderr, "a session's bundle was refused");
+    if output.ok {
+        return Ok(Ok(()));
     }
-    Ok(output.ok)
+    if is_in_the_way(&output.stderr) {
+        return Err(crate::git::failure(&output));
+    }
+    tracing::warn!(reason = output.stderr, "a session's bundle was refused");
+    let why = output.stderr.lines().find(|line| line.starts_with("fatal:") || line.starts_with("error:"));
+    Ok(Err(crate::git::short(why.unwrap_or("It gave no reason."))))
+}
+
+fn is_in_the_way(stderr: &str) -> bool {
+    [".lock': File exists", "No space left on device", "Read-only file system", "Input/output error"]
+        .iter()
+        .any(|text| stderr.contains(text))
 }
 
 /// What the next session reads of a red floor.

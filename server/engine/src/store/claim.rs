@@ -21,41 +21,52 @@ pub(crate) async fn take_gate(tx: &mut Tx) -> Result<()> {
 /// Takes the gate and reads what a claim decides by: every account's load, and the live sessions by kind.
 /// A cool-down that is over counts as available.
 pub(crate) async fn open(tx: &mut Tx) -> Result<(Vec<Load>, Live)> {
-    type Row = (String, i64, bool, String, Option<i64>, i64, i64);
-    let rows: Vec<Row> = sqlx::query_as(
-        "UPDATE gate SET claims = claims + 1 WHERE id = 1;
-         SELECT a.name, CASE WHEN a.login_only AND a.session_limit > 1 THEN 1 ELSE a.session_limit END,
-                a.login_only, a.state, a.until_at,
-                COALESCE(SUM(s.role <> 'review'), 0), COALESCE(SUM(s.role = 'review'), 0)
-         FROM account a LEFT JOIN session s ON s.account = a.name AND s.state <> 'ended'
-         GROUP BY a.name ORDER BY a.name",
-    )
-    .fetch_all(&mut **tx)
-    .await?;
-    let now = now_ms();
+    let statement = format!("UPDATE gate SET claims = claims + 1 WHERE id = 1; {LOADS}");
+    let rows: Vec<LoadRow> = sqlx::query_as(sqlx::AssertSqlSafe(statement)).fetch_all(&mut **tx).await?;
     let mut live = Live::default();
-    let loads = rows
-        .into_iter()
-        .map(|(name, limit, alone, state, until, other, review)| {
-            live.other += other as u32;
-            live.review += review as u32;
-            Load {
-                name,
-                available: state == "available"
-                    || (state == "cooling_down" && until.is_some_and(|until| until <= now)),
-                live: (other + review) as u32,
-                limit: limit as u32,
-                alone,
-            }
-        })
-        .collect();
-    Ok((loads, live))
+    for (.., other, review) in &rows {
+        live.other += *other as u32;
+        live.review += *review as u32;
+    }
+    let now = now_ms();
+    Ok((rows.into_iter().map(|row| load(row, now).0).collect(), live))
 }
 
-/// Who wants a session: at most `limit` of each class, in the order of claims.
-pub(crate) async fn candidates(tx: &mut Tx, limit: u32) -> Result<Vec<(Scope, Candidate)>> {
+type LoadRow = (String, i64, bool, String, Option<i64>, Option<String>, i64, i64);
+
+const LOADS: &str = "
+    SELECT a.name, CASE WHEN a.login_only AND a.session_limit > 1 THEN 1 ELSE a.session_limit END,
+           a.login_only, a.state, a.until_at, a.os_user,
+           COALESCE(SUM(s.role <> 'review'), 0), COALESCE(SUM(s.role = 'review'), 0)
+    FROM account a LEFT JOIN session s ON s.account = a.name AND s.state <> 'ended'
+    GROUP BY a.name ORDER BY a.name";
+
+/// An account's load, and its OS user.
+fn load(
+    (name, limit, alone, state, until, user, other, review): LoadRow,
+    now: i64,
+) -> (Load, Option<String>) {
+    let available =
+        state == "available" || (state == "cooling_down" && until.is_some_and(|until| until <= now));
+    (Load { name, available, live: (other + review) as u32, limit: limit as u32, alone }, user)
+}
+
+impl Store {
+    /// Every account's load and OS user, without taking the gate: for what only prepares.
+    pub(crate) async fn loads(&self) -> Result<Vec<(Load, Option<String>)>> {
+        let rows: Vec<LoadRow> = sqlx::query_as(LOADS).fetch_all(&self.read).await?;
+        let now = now_ms();
+        Ok(rows.into_iter().map(|row| load(row, now)).collect())
+    }
+}
+
+/// Who wants a session: at most `limit` of each class, in the order of claims. Objectives of agents that are `held`
+/// back do not count, so that a long queue of theirs is in nobody's way.
+pub(crate) async fn candidates(tx: &mut Tx, limit: u32, held: &[String]) -> Result<Vec<(Scope, Candidate)>> {
     type Row = (i64, i64, String, i64, i64, i64);
-    let rows: Vec<Row> = sqlx::query_as(CANDIDATES).bind(now_ms()).bind(limit).fetch_all(&mut **tx).await?;
+    let held = serde_json::to_string(held)?;
+    let rows: Vec<Row> =
+        sqlx::query_as(CANDIDATES).bind(now_ms()).bind(limit).bind(held).fetch_all(&mut **tx).await?;
     Ok(rows
         .into_iter()
         .map(|(client, id, status, priority, position, key)| {
@@ -76,15 +87,18 @@ pub(crate) async fn candidates(tx: &mut Tx, limit: u32) -> Result<Vec<(Scope, Ca
 const CANDIDATES: &str = "
     SELECT * FROM (SELECT o.client_id, o.id, o.status, o.priority, o.position, o.sort_key FROM objective o
         WHERE o.status = 'ai_review' AND o.session_id IS NULL AND o.not_before <= $1
+          AND o.agent NOT IN (SELECT value FROM json_each($3))
         ORDER BY o.sort_key, o.id LIMIT $2)
     UNION ALL
     SELECT * FROM (SELECT o.client_id, o.id, o.status, o.priority, o.position, o.sort_key FROM objective o
         WHERE o.status = 'working' AND o.session_id IS NULL AND o.not_before <= $1
+          AND o.agent NOT IN (SELECT value FROM json_each($3))
           AND (o.sub_state IS NULL OR o.sub_state <> 'waiting_children')
         ORDER BY o.sort_key, o.id LIMIT $2)
     UNION ALL
     SELECT * FROM (SELECT o.client_id, o.id, o.status, o.priority, o.position, o.sort_key FROM objective o
-        WHERE o.status = 'queue' AND o.session_id IS NULL AND o.not_before <= $1 AND o.hold = 0
+        WHERE o.status = 'queue' AND o.session_id IS NULL AND o.not_before <= $1
+          AND o.agent NOT IN (SELECT value FROM json_each($3)) AND o.hold = 0
           AND NOT EXISTS (SELECT 1 FROM dependency d JOIN objective n ON n.id = d.needs_id
                           WHERE d.objective_id = o.id AND n.status <> 'done')
         ORDER BY o.sort_key, o.id LIMIT $2)";

@@ -32,6 +32,10 @@ pub(crate) struct SessionRow {
     pub(crate) slot: Option<u32>,
     /// The account's OS user, if it has one of its own.
     pub(crate) os_user: Option<String>,
+    /// The author of its commits, where the account has one of its own.
+    pub(crate) git_name: Option<String>,
+    /// Their address.
+    pub(crate) git_email: Option<String>,
 }
 
 type Tuple = (
@@ -48,6 +52,8 @@ type Tuple = (
     i64,
     Option<String>,
     Option<i64>,
+    Option<String>,
+    Option<String>,
     Option<String>,
 );
 
@@ -67,11 +73,15 @@ fn session_row(row: Tuple) -> Result<SessionRow> {
         blocked_reason: row.11,
         slot: row.12.map(|slot| slot as u32),
         os_user: row.13,
+        git_name: row.14,
+        git_email: row.15,
     })
 }
 
 const ROW: &str = "SELECT id, client_id, objective_id, role, state, account, agent, round, commit_sha, nonce,
-    deadline, blocked_reason, slot, (SELECT os_user FROM account WHERE name = session.account) FROM session";
+    deadline, blocked_reason, slot, (SELECT os_user FROM account WHERE name = session.account),
+    (SELECT git_name FROM account WHERE name = session.account),
+    (SELECT git_email FROM account WHERE name = session.account) FROM session";
 
 const VIEW: &str =
     "SELECT s.id, s.objective_id, o.title AS objective_title, s.role, s.state, s.outcome, s.detail,

@@ -59,15 +59,6 @@ impl Store {
         .await?)
     }
 
-    /// OS users of the accounts that may get sessions; none = the installation's one user.
-    pub(crate) async fn users_to_come(&self) -> Result<Vec<Option<String>>> {
-        let rows: Vec<(Option<String>,)> =
-            sqlx::query_as("SELECT DISTINCT os_user FROM account WHERE state = 'available' ORDER BY os_user")
-                .fetch_all(&self.read)
-                .await?;
-        Ok(rows.into_iter().map(|(user,)| user).collect())
-    }
-
     /// Notes a number of the service's own. Nobody chose it, so it is not audited.
     pub(crate) async fn note_number(&self, name: &str, value: i64) -> Result<()> {
         let mut tx = self.begin().await?;

@@ -215,6 +215,19 @@ fn processes(name: &str, arg: &str) -> Option<io::Result<()>> {
         "make shared memory" => {
             call(libc::SYS_shmget, &[pid, 4096, (libc::IPC_CREAT | 0o600) as usize]).map(drop)
         }
+        // Into the keyring that all processes of the user share (-4), from the login's (-3).
+        "add a key" => {
+            let (kind, name, value) = (c"user", c"opkit-attack", [b'x']);
+            let text = |text: &std::ffi::CStr| text.as_ptr() as usize;
+            call(libc::SYS_add_key, &[text(kind), text(name), at(&value), 1, -4_isize as usize]).map(drop)
+        }
+        "search for a key" => {
+            let text = |text: &std::ffi::CStr| text.as_ptr() as usize;
+            call(libc::SYS_request_key, &[text(c"user"), text(c"opkit-attack"), 0, 0]).map(drop)
+        }
+        "a keyring" => {
+            call(libc::SYS_keyctl, &[libc::KEYCTL_GET_KEYRING_ID as usize, -3_isize as usize, 1]).map(drop)
+        }
         "nice" => call(libc::SYS_setpriority, &[libc::PRIO_PROCESS as usize, pid, 19]).map(drop),
         "its namespaces" => {
             handle().and_then(|fd| call(libc::SYS_setns, &[fd, libc::CLONE_NEWNS as usize])).map(drop)

@@ -463,6 +463,9 @@ const PROCESS_ANSWERS: Native = &[
     ("namespaces of a process", "", "its namespaces", "{PID}"),
     ("limits of a process", "", "limits", "{PID}"),
     ("nice of a process", "", "nice", "{PID}"),
+    ("key in the user's keyring", "", "add a key", ""),
+    ("key of the login", "", "search for a key", ""),
+    ("keyring of the login", "", "a keyring", ""),
     ("shared memory by key", "", "shared memory", "{KEY}"),
 ];
 

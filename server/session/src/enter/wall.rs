@@ -16,8 +16,8 @@ use seccompiler::{
 
 /// The newest Landlock whose rights this program knows; of these the kernel enforces all that it has.
 const NEWEST: ABI = ABI::V10;
-/// Below this, truncation is not judged.
-const OLDEST: u32 = 3;
+/// Below this, signals are not scoped: a session could end others, and without root the service itself.
+const OLDEST: u32 = 6;
 
 /// Devices that every program may write and read.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
@@ -49,6 +49,12 @@ fn restrict_files(spec: &WallSpec) -> anyhow::Result<u32> {
     if spec.read.is_some() {
         handled |= AccessFs::from_read(NEWEST);
     }
+    for path in &spec.write {
+        // What stands in a place that may be written in was chosen by nobody but us.
+        if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) {
+            bail!("{} is a link, so the wall cannot be built around it", path.display());
+        }
+    }
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(handled)?
@@ -64,10 +70,13 @@ fn restrict_files(spec: &WallSpec) -> anyhow::Result<u32> {
     let abi = match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as u32,
         LandlockStatus::NotEnabled => bail!("the kernel was started without Landlock (lsm=landlock,...)"),
-        LandlockStatus::NotImplemented => bail!("the kernel has no Landlock; 6.2 or newer is needed"),
+        LandlockStatus::NotImplemented => bail!("the kernel has no Landlock; Linux 6.12 or newer is needed"),
     };
     if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs || abi < OLDEST {
-        bail!("Landlock is not fully enforced: the kernel has version {abi}, at least {OLDEST} is needed");
+        bail!(
+            "Landlock is not fully enforced: the kernel has version {abi}, and {OLDEST} (Linux 6.12) is needed to keep \
+             signals in"
+        );
     }
     Ok(abi)
 }
@@ -86,6 +95,10 @@ fn filter(sockets: bool) -> anyhow::Result<BpfProgram> {
     let arch = this_machine()?;
     // Reading stays: the new limits are null then.
     let mut refused = vec![(libc::SYS_prlimit64, vec![vec![arg(0, Dword, Ne, 0)?, arg(2, Qword, Ne, 0)?]])];
+    // The kernel's keyrings are shared by user and by login, whatever files are closed.
+    for call in [libc::SYS_add_key, libc::SYS_request_key, libc::SYS_keyctl] {
+        refused.push((call, vec![]));
+    }
     if sockets {
         let unix = || arg(0, Dword, Eq, libc::AF_UNIX as u64);
         // Stream pairs stay: they are connected for good. A datagram pair can be sent to any path; SOCK_RAW is

@@ -30,6 +30,8 @@ struct AgentReader {
     /// What `enter` reported, once it has.
     entered: Option<Result<(), String>>,
     proof_path: PathBuf,
+    /// The proof, until it is on the disk.
+    unwritten: Option<Vec<u8>>,
     renderer: Renderer,
     out: Lines,
     err: Lines,
@@ -93,19 +95,23 @@ fn other_version(expected: Option<&str>, facts: &Facts) -> Option<String> {
 impl AgentReader {
     /// Stores the proof as soon as `enter` has given it.
     fn look_for_proof(&mut self) {
-        if self.entered.is_some() {
-            return;
+        if self.entered.is_none() {
+            self.entered = match self.entry.report() {
+                Some(EnterReport::Proof(proof)) => {
+                    self.unwritten = serde_json::to_vec_pretty(&proof).ok();
+                    Some(Ok(()))
+                }
+                Some(EnterReport::Refused(reason)) => Some(Err(reason)),
+                None => None,
+            };
         }
-        self.entered = match self.entry.report() {
-            Some(EnterReport::Proof(proof)) => {
-                let text = serde_json::to_vec_pretty(&proof).unwrap_or_default();
-                // The proof stood; a disk that cannot keep it now is reported by the record.
-                let _ = replace(&self.proof_path, &text, Durability::Cached);
-                Some(Ok(()))
-            }
-            Some(EnterReport::Refused(reason)) => Some(Err(reason)),
-            None => None,
-        };
+        // Whether an agent ever worked in the worktree is known by this file alone when everything else is gone, so it
+        // is on the disk for good. A full disk is tried again.
+        if let Some(text) = &self.unwritten
+            && replace(&self.proof_path, text, Durability::Synced).is_ok()
+        {
+            self.unwritten = None;
+        }
     }
 }
 
@@ -126,6 +132,7 @@ impl Runner {
             entry,
             entered: None,
             proof_path: self.dir.join(files::PROOF),
+            unwritten: None,
             renderer: Renderer::new(format, &self.spec.cwd.to_string_lossy()),
             out: Lines::new(match format {
                 OutputFormat::ClaudeStreamJson => JSON_LINE_BYTES,
@@ -190,6 +197,7 @@ impl Runner {
             cwd: self.spec.cwd.clone(),
             extra_env: secrets,
             extra_write: &[],
+            only_write: None,
         };
         self.start(program, stdin, Stdio::piped())
     }

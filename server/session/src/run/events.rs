@@ -199,6 +199,9 @@ pub(super) struct RateLimit {
     /// Seconds since 1970.
     #[serde(default)]
     pub(super) resets_at: Option<f64>,
+    /// Which of several quotas.
+    #[serde(default)]
+    pub(super) rate_limit_type: Option<String>,
 }
 
 /// `system/api_retry`.
@@ -222,17 +225,17 @@ pub(super) struct ResultLine {
     pub(super) subtype: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) is_error: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) api_error_status: Option<i64>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) num_turns: u32,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) total_cost_usd: f64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) result: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) session_id: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) terminal_reason: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) errors: Vec<String>,
@@ -245,6 +248,10 @@ impl ResultLine {
     }
 }
 
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
-    Option::<T>::deserialize(from).map(Option::unwrap_or_default)
+/// A field of another type than ours, in a version that we do not know, must not cost the whole line.
+fn or_default<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(
+    from: D,
+) -> Result<T, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }

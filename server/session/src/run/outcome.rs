@@ -18,6 +18,8 @@ pub(super) struct Facts {
     pub(super) cost_usd_micros: i64,
     /// The quota refused; the reset in milliseconds since 1970, if it was said.
     pub(super) quota_refused: Option<Option<i64>>,
+    /// Which quota that was.
+    pub(super) quota_kind: Option<String>,
     /// The last 429 that the agent's CLI waited for.
     pub(super) throttled: Option<Throttle>,
     /// The last `error` of a synthetic assistant message.
@@ -134,7 +136,18 @@ const MONEY: &[&str] = &[
     "usage limit is set to $0",
 ];
 /// A used-up quota in words; with a subscription the event says it too.
-const QUOTA: &[&str] = &["hit your", "limit reached", "usage limit"];
+const QUOTA: &[&str] = &[
+    "hit your limit",
+    "hit your session limit",
+    "hit your weekly limit",
+    "hit your usage limit",
+    "hit your org",
+    "hour limit reached",
+    "weekly limit reached",
+    "session limit reached",
+    "limit reached|",
+    "usage limit",
+];
 const AUTHENTICATION: &[&str] = &[
     "Not logged in",
     "Please run /login",

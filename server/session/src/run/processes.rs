@@ -12,6 +12,9 @@ use super::signals::Signals;
 /// After this long, processes that do not die are named and left (a hung disk, say).
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often the nearest processes are killed before the whole tree is looked at again.
+const CHAIN_ROUNDS: usize = 50;
+
 /// A descendant; a zombie is listed too, because other threads of it may still run.
 pub(crate) struct Descendant {
     pub(crate) pid: Pid,
@@ -55,8 +58,43 @@ pub(super) fn reap(mut ended: impl FnMut(Pid, WaitStatus)) {
     }
 }
 
-fn has_children() -> bool {
-    !matches!(wait(WaitOptions::NOHANG), Err(rustix::io::Errno::CHILD))
+/// Whether anything is left to wait for. Asking reaps, too, so whoever ended is told on.
+fn has_children(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
+    match wait(WaitOptions::NOHANG) {
+        Err(rustix::io::Errno::CHILD) => false,
+        Ok(Some((pid, status))) => {
+            ended(pid, status);
+            true
+        }
+        Ok(None) | Err(_) => true,
+    }
+}
+
+/// Our own children as the kernel lists them now. Whatever loses its parent becomes one.
+fn children() -> Vec<Pid> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    lists
+        .flat_map(|list| {
+            list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()
+        })
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+/// Kills the nearest ones again and again without a pause: a chain of processes that fork and leave is never in a
+/// list of everything, but each of its links becomes our child.
+fn kill_chains(mut ended: impl FnMut(Pid, WaitStatus)) {
+    for _ in 0..CHAIN_ROUNDS {
+        let near = children();
+        if near.is_empty() {
+            return;
+        }
+        for pid in near {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        reap(&mut ended);
+    }
 }
 
 /// What was left and had to be killed.
@@ -82,14 +120,14 @@ pub(super) fn kill_all(signals: &Signals, mut ended: impl FnMut(Pid, WaitStatus)
             let _ = kill_process(*pid, Signal::KILL);
         }
         reap(&mut ended);
-        if !has_children() {
+        kill_chains(&mut ended);
+        if !has_children(&mut ended) {
             return Killed { count: seen.len(), survivors: 0 };
         }
         if start.elapsed() > PATIENCE {
-            return Killed {
-                count: seen.len(),
-                survivors: living.iter().filter(|left| !left.zombie).count(),
-            };
+            // Something is left, whether or not the list had it alive.
+            let survivors = living.iter().filter(|left| !left.zombie).count().max(1);
+            return Killed { count: seen.len(), survivors };
         }
         // Wakes at the next SIGCHLD; the short limit covers children that are not ours yet.
         let mut fds = [PollFd::new(signals, PollFlags::IN)];

@@ -357,6 +357,10 @@ fn rate_limit(event: &RateLimitEvent, facts: &mut Facts) -> Option<()> {
         // Seconds since 1970 as milliseconds; a number that large is milliseconds already.
         let at = |number: f64| if number > 1e11 { number as i64 } else { (number * 1000.0) as i64 };
         facts.quota_refused = Some(event.rate_limit_info.resets_at.map(at));
+        facts.quota_kind.clone_from(&event.rate_limit_info.rate_limit_type);
+    } else if facts.quota_kind == event.rate_limit_info.rate_limit_type {
+        // The same quota lets calls through again: what ends the session later is something else.
+        facts.quota_refused = None;
     }
     Some(())
 }

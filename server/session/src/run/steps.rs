@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use opkit_domain::session::{Floor, FloorCommand, FloorCommandResult, FloorResult, Step, files};
-use rustix::process::Pid;
+use rustix::process::{Gid, Pid, Uid};
 
 use super::Runner;
 use super::clean::{plain, plain_lines};
@@ -36,6 +36,8 @@ pub(super) struct Program<'a> {
     pub(super) cwd: PathBuf,
     pub(super) extra_env: Vec<(String, String)>,
     pub(super) extra_write: &'a [PathBuf],
+    /// Instead of what the session may write in.
+    pub(super) only_write: Option<&'a [PathBuf]>,
 }
 
 /// A step that did not do its work.
@@ -107,6 +109,9 @@ impl Runner {
     /// Starts a program through `enter`.
     pub(super) fn start(&self, program: Program<'_>, stdin: Stdio, stdout: Stdio) -> anyhow::Result<Started> {
         let mut wall = self.spec.wall.clone();
+        if let Some(only) = program.only_write {
+            wall.write = only.to_vec();
+        }
         wall.write.extend_from_slice(program.extra_write);
         let mut env = self.spec.env.clone();
         for (name, value) in program.extra_env {
@@ -132,6 +137,15 @@ impl Runner {
             .spawn()
             .context("enter cannot be started")?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("no process id")?;
+        // Programs open `/dev/stderr` by its name, which asks for rights on the pipe itself.
+        if let Some(identity) = &self.spec.identity {
+            let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+            let ends = [child.stdout.as_ref().map(AsFd::as_fd), child.stderr.as_ref().map(AsFd::as_fd)];
+            for end in ends.into_iter().flatten() {
+                // Refused, they work by their descriptor all the same.
+                let _ = rustix::fs::fchown(end, Some(uid), Some(gid));
+            }
+        }
         // The child is reaped by the loop that reaps all; dropping the handle does nothing.
         Ok(Started {
             pid,
@@ -190,6 +204,7 @@ impl Runner {
             cwd: step.cwd.clone(),
             extra_env: step.env.clone(),
             extra_write: &step.extra_write,
+            only_write: None,
         };
         let started = self.start(program, stdin, stdout)?;
         let limits = Limits { seconds: step.timeout_s, bytes: step.max_output, output_file, stoppable };
@@ -244,6 +259,13 @@ impl Runner {
                 }
             }
         }
+        for step in &floor.clear {
+            match self.step(step, true) {
+                Err(StepFailure { stop: Some(stop), .. }) => return Err(stop),
+                // Said in the record; what is left is in nobody's way.
+                Ok(()) | Err(_) => {}
+            }
+        }
         self.write_floor(&result);
         Ok(result)
     }
@@ -271,12 +293,12 @@ impl Runner {
         self.journal.say(Mark::Plain, "\x1b[2m  $ ", &plain(&command.command, 400));
         let start = Instant::now();
         let mut reader = StepReader::new(FLOOR_TAIL);
-        let write = [floor.cwd.clone()];
         let program = Program {
             argv: ["/bin/sh", "-c", &command.command].map(str::to_owned).to_vec(),
             cwd: floor.cwd.clone(),
-            extra_env: Vec::new(),
-            extra_write: &write,
+            extra_env: floor.env.clone(),
+            extra_write: &[],
+            only_write: floor.write.as_deref(),
         };
         let mut result = FloorCommandResult {
             title: command.title.clone(),

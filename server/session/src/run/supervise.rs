@@ -17,6 +17,8 @@ use super::processes;
 
 /// How often `stop.json` and the limits are looked at.
 const TICK: Duration = Duration::from_millis(250);
+/// Silence after the end until pipes that somebody else holds are given up.
+const PIPES_AFTER_END: Duration = Duration::from_secs(2);
 const READ_BYTES: usize = 64 << 10;
 
 /// Why a session is ended by somebody other than its agent.
@@ -95,6 +97,8 @@ struct Watch<'a> {
     last_byte: Instant,
     bytes: u64,
     exited: bool,
+    /// Since when nothing of it is alive.
+    gone: Option<Instant>,
     buffer: Vec<u8>,
 }
 
@@ -111,6 +115,7 @@ impl Runner {
             last_byte: now,
             bytes: 0,
             exited: false,
+            gone: None,
             buffer: vec![0; READ_BYTES],
         };
         while !watch.is_over() {
@@ -126,6 +131,9 @@ impl Runner {
             self.look_for_stop(&mut watch);
             watch.advance(&self.spec.limits, &self.signals);
             self.journal.tick();
+            if watch.phase == Phase::Killed && !self.journal.is_stuck() {
+                watch.let_go();
+            }
             let agent_pid =
                 if watch.child.is_agent { watch.child.pid.as_raw_nonzero().get().unsigned_abs() } else { 0 };
             self.journal.report(agent_pid, &self.facts, self.guard_broken);
@@ -292,10 +300,20 @@ impl Watch<'_> {
             (Phase::Terminated(since), _) if passed(since, limits.term_s) => {
                 let killed = processes::kill_all(signals, |pid, status| self.reaped(pid, status));
                 self.ended.survivors = killed.survivors;
-                self.exited |= killed.survivors > 0;
+                // Nothing is left to wait for, or it does not die: either way nobody reports its end any more.
+                self.exited = true;
                 self.phase = Phase::Killed;
             }
             _ => {}
+        }
+    }
+
+    /// Whoever still holds a pipe of a child that is gone is no part of the session (a service of the machine that it
+    /// asked, say), and is not waited for.
+    fn let_go(&mut self) {
+        let since = *self.gone.get_or_insert_with(Instant::now);
+        if since.elapsed() > PIPES_AFTER_END && self.last_byte.elapsed() > PIPES_AFTER_END {
+            (self.child.stdout, self.child.stderr) = (None, None);
         }
     }
 

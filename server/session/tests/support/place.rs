@@ -286,5 +286,13 @@ pub fn floor(when: FloorWhen, cwd: PathBuf, commands: &[&str]) -> Floor {
         command: (*command).to_owned(),
         timeout_s: 20,
     });
-    Floor { when, prepare: Vec::new(), cwd, commands: commands.collect() }
+    Floor {
+        when,
+        prepare: Vec::new(),
+        cwd,
+        commands: commands.collect(),
+        write: None,
+        env: Vec::new(),
+        clear: Vec::new(),
+    }
 }

@@ -126,8 +126,8 @@ impl Tool {
                     for line in &hunk.lines {
                         let sign = line.chars().next().unwrap_or(' ');
                         let number = if sign == '-' { old } else { new };
-                        old += u64::from(sign != '+');
-                        new += u64::from(sign != '-');
+                        old = old.saturating_add(u64::from(sign != '+'));
+                        new = new.saturating_add(u64::from(sign != '-'));
                         lines.push((Some(number), sign, line.get(sign.len_utf8()..).unwrap_or("")));
                     }
                 }

@@ -1,0 +1,132 @@
+//! What holds when something comes between: a runner that dies after its agent, an old screen, a floor that runs
+//! foreign code, cards put into one gap again and again.
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use opkit_domain::ids::ObjectiveId;
+use opkit_domain::objective::{Criterion, Integration, Kind, Status};
+use opkit_domain::session::files;
+use opkit_domain::view::NewObjective;
+use opkit_engine::{Error, NewRepo};
+use support::{SCOPE, World, bug, git};
+
+async fn repo_with(world: &World, new: NewRepo) {
+    let source = world.repository("app").display().to_string();
+    world.engine.add_repo(&world.owner, NewRepo { source, ..new }).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_survives_a_runner_that_dies_while_the_checks_run() {
+    let world = World::new(2).await;
+    // The first time only: the mark stands outside of what a checkout replaces.
+    let verify = "test -f \"$OPKIT_MEMORY/again\" || { touch \"$OPKIT_MEMORY/again\"; sleep 60; }";
+    repo_with(&world, NewRepo { verify: Some(verify.into()), ..NewRepo::default() }).await;
+    let new = NewObjective { kind: Kind::Task, ..bug("app", "Ends at its checks", "good") };
+    let id = world.create(new).await;
+    let data = world.dir.path().join("data");
+    let tree = data.join(format!("work/{id}/cc-worktree-{id}"));
+    world
+        .until("the checks run", async || data.join(format!("work/{id}/memory/again")).exists().then_some(()))
+        .await;
+    let made = git(&tree, &["rev-parse", &format!("obj/{id}")]);
+    assert_ne!(made, git(&tree, &["rev-parse", "origin/main"]), "the agent committed");
+    let first = world.card(id).await.session.unwrap();
+    let lock = data.join(format!("sessions/{first}")).join(files::LOCK);
+    let pid = fs::read_to_string(lock).unwrap();
+    assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
+    assert_eq!(world.rests(id).await.status, Status::Done);
+    let sessions = world.engine.objective(SCOPE, id).await.unwrap().sessions;
+    assert!(sessions.len() >= 2, "{sessions:?}");
+    git(&tree, &["cat-file", "-e", &made]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_screen_merges_nothing() {
+    let world = World::new(5).await;
+    let repo = world.add_repo("app").await;
+    let new = NewObjective { kind: Kind::Project, ..bug("app", "A project", "good") };
+    let id = world.create(new).await;
+    let old = world.rests(id).await;
+    assert_eq!(old.status, Status::HumanReview);
+    world.engine.edit_repo(&world.owner, "app", integrates_by_merge()).await.unwrap();
+    world.engine.reject(&world.owner, id, "Once more.".into()).await.unwrap();
+    world
+        .until("it rests again", async || {
+            let card = world.card(id).await;
+            (card.status == Status::HumanReview && card.version > old.version).then_some(())
+        })
+        .await;
+    let before = git(&repo, &["rev-parse", "HEAD"]);
+    let refused = world.engine.move_to(&world.owner, id, Status::Done, Some(old.version)).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict(_)), "{refused:?}");
+    assert_eq!(git(&repo, &["rev-parse", "HEAD"]), before, "nothing was merged");
+    let now = world.card(id).await;
+    world.engine.move_to(&world.owner, id, Status::Done, Some(now.version)).await.unwrap();
+    assert_ne!(git(&repo, &["rev-parse", "HEAD"]), before);
+}
+
+fn integrates_by_merge() -> opkit_engine::EditRepo {
+    opkit_engine::EditRepo { integrate: Some(Integration::Merge), ..opkit_engine::EditRepo::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checks_of_a_review_touch_nothing_of_the_reviewer_s() {
+    let world = World::new(2).await;
+    world.add_repo("app").await;
+    let check = "test -n \"$OPKIT_REVIEW\" || exit 0
+        for place in out tree home; do
+            if touch \"$OPKIT_REVIEW/$place/planted\" 2>/dev/null; then echo \"$place is open\"; exit 1; fi
+        done
+        touch built \"$HOME/cache\" && test -f hello.txt";
+    let criteria = vec![Criterion { text: "It keeps to itself".into(), check: Some(check.into()) }];
+    let id = world.create(NewObjective { criteria, ..bug("app", "Keeps to itself", "good") }).await;
+    let card = world.rests(id).await;
+    assert_eq!(card.status, Status::Done, "{}", card.attention_note);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checks_of_a_task_run_in_a_home_of_their_own() {
+    let world = World::new(2).await;
+    let verify = "test -z \"$(ls -A \"$HOME\")\" && test \"$PWD\" = \"$OPKIT_WORKTREE\" && test -f hello.txt";
+    repo_with(&world, NewRepo { verify: Some(verify.into()), ..NewRepo::default() }).await;
+    let id = world.create(NewObjective { kind: Kind::Task, ..bug("app", "Checked", "good") }).await;
+    assert_eq!(world.rests(id).await.status, Status::Done);
+    let scratch = world.dir.path().join(format!("data/work/{id}/scratch"));
+    let left: Vec<String> = fs::read_dir(scratch)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("floor"))
+        .collect();
+    assert_eq!(left, Vec::<String>::new(), "the export is cleared away");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_gap_takes_cards_without_end() {
+    let world = World::new(1).await;
+    world.add_repo("app").await;
+    let mut ids = Vec::new();
+    for name in ["last", "one", "two"] {
+        ids.push(world.create(NewObjective { hold: true, ..bug("app", name, "good") }).await);
+    }
+    let [last, one, two] = ids[..] else { unreachable!() };
+    // Always right before the same card: after some turns no number is left in between.
+    for turn in 0..60 {
+        let moved = if turn % 2 == 0 { one } else { two };
+        world.engine.reorder(&world.owner, moved, Some(last)).await.unwrap();
+        let order = queue(&world).await;
+        let expected = if turn % 2 == 0 { [two, one, last] } else { [one, two, last] };
+        assert_eq!(order, expected, "after turn {turn}");
+    }
+}
+
+async fn queue(world: &World) -> Vec<ObjectiveId> {
+    let query = opkit_engine::ListQuery { limit: 100, ..Default::default() };
+    let mut cards = world.engine.list(SCOPE, &query).await.unwrap();
+    cards.retain(|card| card.status == Status::Queue);
+    cards.sort_by_key(|card| (card.position, card.id));
+    cards.into_iter().map(|card| card.id).collect()
+}
