@@ -109,7 +109,11 @@ impl Engine {
             return Ok(vec![]);
         }
         tx.commit().await?;
-        self.feed_wake().notify_one();
+        if permits.is_empty() {
+            self.feed_wake().notify_one();
+        }
+        // Otherwise each launch tells the boards as soon as its window is open: a few milliseconds later, and it does
+        // not compete with them for the processor.
         Ok(permits)
     }
 

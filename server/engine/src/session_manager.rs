@@ -77,6 +77,7 @@ impl Engine {
         }
         let result = self.launch_inner(&id).await;
         self.launched(&id);
+        self.feed_wake().notify_one();
         self.pool().go_on();
         if let Err(error) = result {
             let sentence = match &error {

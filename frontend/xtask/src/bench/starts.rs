@@ -62,6 +62,7 @@ pub(super) fn starts(report: &mut String) -> Result<()> {
 
 fn row(report: &mut String, what: &str, mode: Mode, ours: &Times, bare: &Times, goal: &str) -> Result<()> {
     let ratio = ours.median() / bare.median();
+    eprintln!("    {what}, {}: {ours} against {bare}: {ratio:.2}", mode.name());
     Ok(writeln!(report, "| {what} | {} | {ours} | {bare} | {ratio:.2} | {goal} |", mode.name())?)
 }
 
@@ -157,7 +158,7 @@ impl Bench {
         for round in 0..WARM_ROUNDS {
             self.filled(2)?;
             ours.push(self.one()?);
-            bare.push(self.bare.one(&format!("warm{round}"))?);
+            bare.push(self.bare.one(&format!("warm{round}-{}", self.mode.name()))?);
         }
         Ok((Times::of(ours), Times::of(bare)))
     }
@@ -169,7 +170,7 @@ impl Bench {
             Command::new("sync").status()?;
             ours.push(self.one()?);
             Command::new("sync").status()?;
-            bare.push(self.bare.cold(&format!("cold{round}"), &mirror)?);
+            bare.push(self.bare.cold(&format!("cold{round}-{}", self.mode.name()), &mirror)?);
         }
         Ok((Times::of(ours), Times::of(bare)))
     }
@@ -186,7 +187,7 @@ impl Bench {
         let all = last - first.into_iter().fold(f64::INFINITY, f64::min);
         let running = self.product.sessions(None)?.len();
         self.product.cancel(&ids)?;
-        let bare = self.bare.at_once(AT_ONCE)?;
+        let bare = self.bare.at_once(AT_ONCE, self.mode.name())?;
         writeln!(
             report,
             "| {AT_ONCE} at once from the pool: {running} of {AT_ONCE} run; until the last began | {} | {all:.0} ms | {bare:.0} ms | {:.2} | {AT_ONCE} of {AT_ONCE}, ≤ 2 |",
@@ -256,9 +257,9 @@ impl Bare {
         }
     }
 
-    fn end(&self, name: &str, dir: &Path) -> Result<()> {
-        self.tmux(&["kill-session", "-t", name])?;
-        Ok(fs::remove_dir_all(dir)?)
+    /// The directory stays: deleting twenty thousand files would slow the disk down for whoever is measured next.
+    fn end(&self, name: &str) -> Result<()> {
+        self.tmux(&["kill-session", "-t", name])
     }
 
     fn one(&self, name: &str) -> Result<f64> {
@@ -267,7 +268,7 @@ impl Bare {
         let asked = now()?;
         self.session(name, &dir)?;
         let took = Self::began(&dir)? - asked;
-        self.end(name, &dir)?;
+        self.end(name)?;
         Ok(took)
     }
 
@@ -278,13 +279,13 @@ impl Bare {
         git(&dir, &["switch", "-q", "-c", "obj/1", "origin/main"])?;
         self.session(name, &dir)?;
         let took = Self::began(&dir)? - asked;
-        self.end(name, &dir)?;
+        self.end(name)?;
         Ok(took)
     }
 
-    fn at_once(&self, count: usize) -> Result<f64> {
-        let dirs: Vec<(String, PathBuf)> =
-            (0..count).map(|at| (format!("once{at}"), self.folder.join(format!("once{at}")))).collect();
+    fn at_once(&self, count: usize, mode: &str) -> Result<f64> {
+        let names = (0..count).map(|at| format!("once{at}-{mode}"));
+        let dirs: Vec<(String, PathBuf)> = names.map(|name| (name.clone(), self.folder.join(name))).collect();
         for (_, dir) in &dirs {
             fs::create_dir_all(dir)?;
         }
@@ -297,8 +298,8 @@ impl Bare {
             })
         })?;
         let began: Vec<f64> = dirs.iter().map(|(_, dir)| Self::began(dir)).collect::<Result<_>>()?;
-        for (name, dir) in &dirs {
-            self.end(name, dir)?;
+        for (name, _) in &dirs {
+            self.end(name)?;
         }
         Ok(began.into_iter().fold(0.0, f64::max) - asked)
     }
