@@ -75,7 +75,7 @@ mod tests {
         fs::create_dir_all(root.join("closed/inner")).unwrap();
         fs::write(root.join("closed/inner/file"), "x").unwrap();
         std::os::unix::fs::symlink(&kept, root.join("link")).unwrap();
-        fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
         remove_tree(&root).unwrap();
         assert!(!root.exists() && kept.join("file").exists());
         let link = dir.path().join("link");

@@ -260,10 +260,9 @@ impl Runner {
             }
         }
         for step in &floor.clear {
-            match self.step(step, true) {
-                Err(StepFailure { stop: Some(stop), .. }) => return Err(stop),
-                // Said in the record; what is left is in nobody's way.
-                Ok(()) | Err(_) => {}
+            // A failure is said in the record; what is left is in nobody's way.
+            if let Err(StepFailure { stop: Some(stop), .. }) = self.step(step, true) {
+                return Err(stop);
             }
         }
         self.write_floor(&result);
