@@ -1,7 +1,12 @@
 //! The hook before and after each of the agent's tool calls. The kernel is the wall; the guard is manners.
 
+mod git;
 mod operator;
+mod outline;
+mod runners;
+mod sed;
 mod shell;
+mod words;
 mod writers;
 
 use std::borrow::Cow;
@@ -119,7 +124,7 @@ fn decide_command(policy: &GuardPolicy, call: &Call<'_>) -> Decision {
         None => unclear,
     };
     match finding.outside {
-        Some(path) => Decision::Deny(refusal(policy, &path)),
+        Some(path) => Decision::Deny(refusal(policy, cwd, &path)),
         None if finding.unclear && policy.mode == WallMode::HookOnly => Decision::Deny(format!(
             "BLOCKED: it is not clear where this command writes, and this session has no kernel wall. Name \
              the paths in full, without variables or scripts inside scripts. {}",
@@ -129,12 +134,16 @@ fn decide_command(policy: &GuardPolicy, call: &Call<'_>) -> Decision {
     }
 }
 
-fn refusal(policy: &GuardPolicy, path: &str) -> String {
-    format!("BLOCKED: write to '{path}' outside worktree. {}", allowed(policy))
+fn refusal(policy: &GuardPolicy, cwd: &Path, path: &str) -> String {
+    let place = match resolve(&cwd.join(path)) {
+        Ok(real) if !writes_worktree(policy) && real.starts_with(&policy.worktree) => "in the worktree",
+        Ok(_) | Err(_) => "outside worktree",
+    };
+    format!("BLOCKED: write to '{path}' {place}. {}", allowed(policy))
 }
 
 fn decide_write(policy: &GuardPolicy, path: &str, cwd: &Path) -> Decision {
-    let denied = || Decision::Deny(refusal(policy, path));
+    let denied = || Decision::Deny(refusal(policy, cwd, path));
     // A tilde is expanded by some tools and not by others: whichever it is, it is not the worktree.
     if path.is_empty() || path.starts_with('~') || path.contains('\0') {
         return denied();
@@ -154,9 +163,21 @@ fn allowed(policy: &GuardPolicy) -> String {
         .collect();
     let worktree = policy.worktree.display();
     match others.as_slice() {
+        [] if !writes_worktree(policy) => {
+            "This session reads the worktree and does not write in it.".to_owned()
+        }
+        others if !writes_worktree(policy) => {
+            let places = others.join(", ");
+            format!("This session reads the worktree and does not write in it. Write below: {places}.")
+        }
         [] => format!("Write below the worktree {worktree}."),
         others => format!("Write below the worktree {worktree}, or below: {}.", others.join(", ")),
     }
+}
+
+/// Sessions that plan or delegate only read it.
+fn writes_worktree(policy: &GuardPolicy) -> bool {
+    is_inside(policy, &policy.worktree)
 }
 
 fn is_inside(policy: &GuardPolicy, real: &Path) -> bool {
@@ -286,6 +307,10 @@ fn answer(args: &[String]) -> anyhow::Result<Option<String>> {
 
 /// A refusal by the kernel, in words: which path, and where writing is allowed.
 fn explain(policy: &GuardPolicy, input: &HookInput<'_>) -> Option<String> {
+    // What another tool answers when it succeeds is the content of files, and they may speak of refusals.
+    if input.error.is_none() && !matches!(kind(&input.tool_name), Kind::Shell) {
+        return None;
+    }
     let cwd = input.cwd.clone().unwrap_or_else(|| policy.worktree.clone());
     let texts = [input.error, input.tool_response];
     let path = texts.into_iter().flatten().find_map(|raw| {

@@ -12,7 +12,12 @@ use opkit_domain::session::WallMode;
 use place::Place;
 
 fn guard(place: &Place, args: &[&str], input: &str) -> Output {
+    guard_with(place, &[], args, input)
+}
+
+fn guard_with(place: &Place, variables: &[(&str, &str)], args: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_opkit-session"));
+    command.envs(variables.iter().copied()).env_remove("OPKIT_OTHER");
     command.arg("guard").args(args).env("OPKIT_POLICY", place.root().join("policy/policy.json"));
     let mut child = command
         .stdin(Stdio::piped())
@@ -173,6 +178,51 @@ fn after_the_call_a_refusal_by_the_wall_is_explained() {
         let output = guard(&place, &["--post"], &input.to_string());
         assert_eq!(output.status.code(), Some(2), "{input}");
         assert!(String::from_utf8_lossy(&output.stderr).starts_with("The wall refused '/etc/x'"), "{input}");
+    }
+    // What was read may speak of refusals without there being one.
+    for tool in ["Read", "Grep"] {
+        let read = serde_json::json!({"cwd": place.worktree(), "hook_event_name": "PostToolUse", "tool_name": tool,
+            "tool_input": {"file_path": "a.log"}, "tool_response": {"content": "cannot create /etc/x: Permission denied"}});
+        let output = guard(&place, &["--post"], &read.to_string());
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{tool}");
+    }
+}
+
+#[test]
+fn without_a_wall_the_session_s_own_variables_are_clear() {
+    let place = Place::new("good");
+    change_policy(&place, |policy| policy["mode"] = "hook_only".into());
+    let scratch = place.root().join("work/42/scratch").display().to_string();
+    let ask = |command: &str| {
+        let input = serde_json::json!({"cwd": place.worktree(), "hook_event_name": "PreToolUse",
+            "tool_name": "Bash", "tool_input": {"command": command}});
+        let variables = [("TMPDIR", scratch.as_str()), ("OPKIT_SCRATCH", &scratch), ("HOME", "/opt/home")];
+        let output = guard_with(&place, &variables, &[], &input.to_string());
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let answer = &answer["hookSpecificOutput"];
+        format!("{} {}", answer["permissionDecision"], answer["permissionDecisionReason"])
+    };
+    let table = [
+        ("echo x > $TMPDIR/a", "\"allow\""),
+        ("echo x > \"$OPKIT_SCRATCH/x\"", "\"allow\""),
+        ("echo x > \"${TMPDIR:-/tmp}/x\" && rm -f ${TMPDIR}/x", "\"allow\""),
+        ("cd \"$TMPDIR\" && echo x > a", "\"allow\""),
+        ("echo x > $HOME/a", "\"deny\" \"BLOCKED: write to '/opt/home/a' outside worktree. "),
+        ("echo x > \"$TMPDIR/../../41/a\"", "\"deny\" \"BLOCKED: write to "),
+        ("TMPDIR=/out; echo x > $TMPDIR/a", "\"deny\" \"BLOCKED: it is not clear where"),
+        ("export TMPDIR=/out && echo x > $TMPDIR/a", "\"deny\" \"BLOCKED: it is not clear where"),
+        ("read TMPDIR < a; echo x > $TMPDIR/a", "\"deny\" \"BLOCKED: it is not clear where"),
+        ("read TMP\"DIR\" < a; echo x > $TMPDIR/a", "\"deny\" \"BLOCKED: it is not clear where"),
+        ("for TMPDIR in /out; do echo x > $TMPDIR/a; done", "\"deny\" \"BLOCKED: it is not clear where"),
+        ("eval TMP'DIR=/out'; echo x > $TMPDIR/a", "\"deny\" \"BLOCKED: it is not clear where"),
+        ("source a; echo x > $TMPDIR/a", "\"deny\" \"BLOCKED: it is not clear where"),
+        ("HOME=/out; echo x > ~/a", "\"deny\" \"BLOCKED: it is not clear where"),
+        ("echo x > $OPKIT_OTHER/a", "\"deny\" \"BLOCKED: it is not clear where"),
+    ];
+    for (command, expected) in table {
+        let answer = ask(command);
+        assert!(answer.starts_with(expected), "{command}: {answer}");
     }
 }
 

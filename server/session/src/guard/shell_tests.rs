@@ -120,6 +120,68 @@ const OUTSIDE: &[(&str, &str)] = &[
     ("echo a | xargs rm -f /opt/x", "/opt/x"),
     ("/usr/bin/touch /etc/x", "/etc/x"),
     ("touch /proc/self/root/etc/x", "/proc/self/root/etc/x"),
+    ("echo x > /dev/fd/../root/etc/x", "/dev/fd/../root/etc/x"),
+    ("echo x > /dev/tcp/../../etc/x", "/dev/tcp/../../etc/x"),
+    ("cat <<E\n$(touch /opt/x)\nE", "/opt/x"),
+    ("cat <<E\nit's `touch /opt/x`\nE", "/opt/x"),
+    ("cat <<E\n${A:-$(touch /opt/x)}\nE", "/opt/x"),
+    ("echo ${X:-$(touch /opt/x)}", "/opt/x"),
+    ("echo \"${X:-a$(touch /opt/x)b}\"", "/opt/x"),
+    ("echo ${X:-${Y:-`touch /opt/x`}}", "/opt/x"),
+    ("echo $(( $(touch /opt/x) + 1 ))", "/opt/x"),
+    ("A=( a $(touch /opt/x) )", "/opt/x"),
+    ("declare -a A=( $(touch /opt/x) )", "/opt/x"),
+    ("A[$(touch /opt/x)]=1", "/opt/x"),
+    ("case $(touch /opt/x) in a) ;; esac", "/opt/x"),
+    ("case a in $(touch /opt/x)) ;; esac", "/opt/x"),
+    ("[[ $(touch /opt/x) ]]", "/opt/x"),
+    ("[[ a == b || ! -f $(touch /opt/x) ]]", "/opt/x"),
+    ("(( $(touch /opt/x) ))", "/opt/x"),
+    ("for ((i=0; i<$(touch /opt/x); i++)); do :; done", "/opt/x"),
+    ("cat < \"$(touch /opt/x)\"", "/opt/x"),
+    ("echo \"$(touch /opt/x; cat <<'E'\nit's (\nE\n)\"", "/opt/x"),
+    ("echo \"$(cat <<E\nit's $(touch /opt/x)\nE\n)\"", "/opt/x"),
+    ("cd /opt && sh -c 'cd {R}/tree' && touch f", "f"),
+    ("cd /opt && find {R}/tree -exec cd {R}/tree ';' ; touch f", "f"),
+    ("env -C /opt touch f", "f"),
+    ("env --chdir=/opt touch f", "f"),
+    ("env -iC /opt touch f", "f"),
+    ("env -S 'touch /opt/x'", "/opt/x"),
+    ("env --split-string='touch /opt/x'", "/opt/x"),
+    ("env GIT_DIR={R}/tree2/.git git gc", "{R}/tree2/.git"),
+    ("timeout --signal KILL 5 touch /opt/x", "/opt/x"),
+    ("timeout -k 1 --foreground 5 touch /opt/x", "/opt/x"),
+    ("nice --adjustment 5 touch /opt/x", "/opt/x"),
+    ("/usr/bin/time -o /opt/x true", "/opt/x"),
+    ("ls | xargs -I{} cp {} /opt/", "/opt/"),
+    ("ls | xargs cp -t /opt", "/opt"),
+    ("chmod -x /opt/f", "/opt/f"),
+    ("chmod -R -w /opt", "/opt"),
+    ("chmod -Rw /opt", "/opt"),
+    ("chmod -R u+x /opt", "/opt"),
+    ("cp a ../x:/f", "../x:/f"),
+    ("git archive -o /opt/a HEAD", "/opt/a"),
+    ("git archive --output=/opt/a HEAD", "/opt/a"),
+    ("git diff --output=/opt/d", "/opt/d"),
+    ("git log -1 --output /opt/d", "/opt/d"),
+    ("git -C src show --output=../../d", "src/../../d"),
+    ("git format-patch -o /opt/d HEAD~1", "/opt/d"),
+    ("git bundle create /opt/d HEAD", "/opt/d"),
+    ("git rebase -x 'touch /opt/x' main", "/opt/x"),
+    ("git bisect run touch /opt/x", "/opt/x"),
+    ("git config -f /opt/x user.name a", "/opt/x"),
+    ("export GIT_DIR={R}/tree2/.git; git gc", "{R}/tree2/.git"),
+    ("GIT_DIR={R}/tree2/.git; export GIT_DIR; git gc", "{R}/tree2/.git"),
+    ("git -C /opt branch new", "/opt"),
+    ("trap 'touch /opt/x' EXIT", "/opt/x"),
+    ("coproc touch /opt/x", "/opt/x"),
+    ("sed 'w /opt/x' a", "/opt/x"),
+    ("sed -n -e 's/a/b/gw /opt/x' a", "/opt/x"),
+    ("sed '/we[/]re/,$ { s/[/]/were/ ; W /opt/x\n}' a", "/opt/x"),
+    ("python3 -m venv /opt/x", "/opt/x"),
+    ("gawk -i inplace 1 /opt/x", "/opt/x"),
+    ("rm -f /opt/*.o", "/opt/*.o"),
+    ("rm -f ../tree2/*", "../tree2/*"),
 ];
 
 /// Writes inside, or nothing: allowed whatever stands behind the guard.
@@ -158,12 +220,77 @@ const FINE: &[&str] = &[
     "for f in *.rs; do echo \"$f\"; done",
     "awk '{print $1}' a",
     "test -f /etc/x && echo there",
+    "[ -f /etc/x ] && echo there",
+    "sh -c 'cd /tmp && ls'; git add -A && git commit -m x",
+    "env -C src touch f",
+    "env -u A --ignore-environment B=c ls",
+    "timeout --signal=KILL 5 cargo test",
+    "find . -name '*.rs' | xargs grep -l x",
+    "find . -print0 | xargs -0 -n 1 wc -l",
+    "git diff --name-only | xargs git add",
+    "ls | xargs -I{} echo {}",
+    "ls | xargs sed -n 1p",
+    "pgrep x | xargs kill",
+    "GIT_DIR={R}/tree2/.git git log; git gc",
+    "chmod +x a && chmod -R u+w,g-w src",
+    "chmod -x a",
+    "ln -s src/a b",
+    "ln -sf {R}/tree/a b",
+    "git -c user.name=x -c user.email=x@y -c commit.gpgsign=false commit -m x",
+    "git -c core.quotepath=off -c color.ui=always diff",
+    "git -c core.hooksPath=/dev/null -c advice.detachedHead=false checkout a",
+    "git -c core.pager=cat log",
+    "GIT_PAGER=cat git log",
+    "GIT_EDITOR=true git rebase --continue",
+    "git -C /opt branch",
+    "git -C /opt branch -a",
+    "git -C /opt tag -l",
+    "git -C /opt remote -v",
+    "git -C /opt stash list",
+    "git -C /opt worktree list",
+    "git archive -o a.tar HEAD",
+    "git diff --output=d --stat",
+    "git rebase -x 'cargo test' main",
+    "f() { ls; }; f; touch a",
+    "trap - EXIT; trap '' INT; trap 'echo bye' EXIT",
+    "sed 's/we/were/; /e/d; $!N; y/ab/we/' a",
+    "sed -e 's#/web/#/w/#g' -e 's/[/w]e/x/' a",
+    "sed -i 's/a\\/w b/c/' src/a",
+    "sed -n '/if (we)/,/^}/p' a",
+    "sed '1i\\\nwe are here\n/we/{s/e/w/g;p}' a",
+    "echo x > 'app/[id]/page.tsx'",
+    "git commit -m \"$(cat <<'EOF'\nIt's done: don't (worry) \"at all\"\n\n`code` $(things) > /etc/x\n\nEOF\n)\"",
+    "git commit -m \"$(cat <<\"EOF\"\nIt's done\nEOF\n)\" && touch a",
+    "git commit -m \"$(cat <<-\\EOF\n\tIt's done\n\tEOF\n)\"",
+    "git commit -m \"$(cat <<EOF\nIt's $(date) in `pwd`\nEOF\n)\"",
+    "git commit -F - <<'EOF'\nIt's (done\nEOF",
+    "gh pr create --body \"$(cat <<'EOF'\n## It's\n- a | b; c & d\nEOF\n)\" --title 'x'",
+    "python3 -m pytest -x tests",
+    "python -m unittest",
+    "python3.12 -m pip install -e .",
+    "node --test",
+    "node --test src/a.test.js",
+    "node -v && perl -v && ruby -v && php -v && python3 -V",
+    "node --require ./a.js b.js",
+    "rm -f *.o",
+    "rm build/*.tmp src/?.o src/[ab].o",
+    "rm -rf {R}/scratch/*",
+    "chmod +x src/*.sh",
+    "cp src/* {R}/scratch/",
+    "for f in src/*; do wc -l \"$f\"; done",
+    "awk -f a.awk b | awk -F: '{print $1}'",
+    "case \"$A\" in a|b) touch c;; *) touch d;; esac",
+    "[[ $A =~ ^(a|b)$ ]] && touch c",
+    "A=(a b); (( A > 1 )); echo $(( 1 << 2 ))",
+    "bash -euo pipefail -c 'cargo test'",
+    "bash -x ./run.sh",
+    "bash --version",
+    "gawk -i inplace 1 a",
 ];
 
 /// The kernel's to judge; denied when there is no kernel wall.
 const UNCLEAR: &[&str] = &[
     "echo x > $F",
-    "echo x > \"$HOME/../x\"",
     "rm -rf $(cat list)",
     "rm /opt/*/x$A",
     "touch {a,b}",
@@ -185,40 +312,117 @@ const UNCLEAR: &[&str] = &[
     "touch ~root/x",
     "dd of=$X",
     "sh -c \"$X\"",
+    "cat < a > \"$(cat <<E\nb\nEx\nE\n)\"",
+    "python3 - <<E\nopen('/opt/x','w')\nE",
+    "python3 /dev/stdin <<E\nx\nE",
+    "node - <<E\nx\nE",
+    "bash - <<E\ntouch /opt/x\nE",
+    "bash /dev/stdin <<E\ntouch /opt/x\nE",
+    "bash /dev/fd/0 <<E\ntouch /opt/x\nE",
+    "bash <<E\ntouch /opt/x\nE",
+    "bash -s a <<E\ntouch /opt/x\nE",
+    "bash <(echo touch /opt/x)",
+    "echo ${X:-<(touch a)}",
+    "echo \\$'a\\'; touch /opt/x #'x\\'",
+    "echo $$'a\\'; touch /opt/x #'x\\'",
+    "env -S 'touch ${HOME}/x'",
+    "timeout --unknown KILL 5 ls",
+    "ls | xargs sed -i s/a/b/",
+    "ls | xargs -I{} touch {}",
+    "ls | xargs cargo run",
+    "ls | xargs -i touch {}",
+    "ls | xargs python3 -c",
+    "ln -s /opt l && echo x > l/f",
+    "ln -s $A l",
+    "ln -s .. l",
+    "ln -s link l",
+    "ln /opt/f l",
+    "ln -st . /opt/f",
+    "cp -s /opt/f .",
+    "cp /opt/f{,.bak}",
+    "git -c alias.x='!touch /opt/x' x",
+    "git -c core.pager='touch /opt/x' log",
+    "git -c core.editor='touch /opt/x' commit",
+    "git -c core.sshCommand=x fetch",
+    "git -c diff.external=x diff",
+    "git -c core.fsmonitor=x status",
+    "git -c filter.a.clean=x add .",
+    "git -c credential.helper='!x' fetch",
+    "git -c core.hooksPath=/opt commit",
+    "git --config-env=core.pager=A log",
+    "git --exec-path=src x",
+    "git config alias.x '!touch /opt/x'",
+    "git clone -c core.fsmonitor=x a b",
+    "GIT_PAGER='touch /opt/x' git log",
+    "export GIT_EDITOR='touch /opt/x'; git commit",
+    "git grep -O'touch x' a",
+    "git filter-branch --tree-filter x",
+    "f(){ cd /opt; }; f; touch f",
+    "f(){ cd src; }; g() { f; }; g; touch f",
+    "cd(){ :; }; cd a",
+    "source a; touch f",
+    ". ./a; touch f",
+    "source /dev/stdin <<E\ncd /opt\nE",
+    "alias x='touch /opt/x'\nx",
+    "trap \"$X\" EXIT",
+    "sed '1e touch /opt/x' a",
+    "sed 's/a/touch x/e' a",
+    "sed -n \"$X\" a",
+    "sed -f - a",
+    "awk -f - a",
+    "python3 -m timeit 'x'",
+    "python3 -i a.py <<E\nx\nE",
+    "python3.12 -c x",
+    "node -pe 1",
+    "php -r x",
+    "rm -f .*",
+    "rm -f */a",
+    "rm -rf */",
+    "rm -f *",
+    "cd l* && touch a",
+    "/bin/t*ch /opt/x",
+    "rm {a,b}*",
+    "cat <<E\nE\\\nOF\n$(\nE",
+    "cat > a <<EOF\nx\nEO\\\nF\ntouch /opt/x\nEOF",
 ];
+
+/// The rows that answer otherwise, all at once.
+fn check(rows: impl Iterator<Item = (&'static str, bool, Result<Decision, String>)>) {
+    let ground = ground();
+    let wrong = rows.filter_map(|(command, alone, expected)| {
+        let decision = ground.decide(command, alone);
+        let root = ground.root.display().to_string();
+        let is_right = match (&decision, &expected) {
+            (Decision::Deny(reason), Err(start)) => reason.starts_with(&start.replace("{R}", &root)),
+            (decision, expected) => expected.as_ref() == Ok(decision),
+        };
+        (!is_right).then(|| format!("{command}\n    alone: {alone}: {decision:?}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
+}
 
 #[test]
 fn what_clearly_writes_outside_is_denied_by_name() {
-    let ground = ground();
-    for (command, path) in OUTSIDE {
-        let path = path.replace("{R}", &ground.root.display().to_string());
-        for alone in [false, true] {
-            let Decision::Deny(reason) = ground.decide(command, alone) else {
-                panic!("{command} must be denied")
-            };
-            let expected = format!("BLOCKED: write to '{path}' outside worktree. Write below the worktree ");
-            assert!(reason.starts_with(&expected), "{command}: {reason}");
-        }
-    }
+    check(OUTSIDE.iter().flat_map(|(command, path)| {
+        let start = format!("BLOCKED: write to '{path}' outside worktree. Write below the worktree ");
+        [false, true].map(|alone| (*command, alone, Err(start.clone())))
+    }));
 }
 
 #[test]
 fn what_stays_inside_is_allowed() {
-    let ground = ground();
-    for command in FINE {
-        for alone in [false, true] {
-            assert_eq!(ground.decide(command, alone), Decision::Allow, "{command}, alone: {alone}");
-        }
-    }
+    check(FINE.iter().flat_map(|command| [false, true].map(|alone| (*command, alone, Ok(Decision::Allow)))));
 }
 
 #[test]
 fn what_is_not_clear_is_left_to_the_kernel_when_there_is_one() {
-    let ground = ground();
-    for command in UNCLEAR {
-        assert_eq!(ground.decide(command, false), Decision::Allow, "{command}");
-        assert!(matches!(ground.decide(command, true), Decision::Deny(_)), "{command}");
-    }
+    let unclear = || Err("BLOCKED: it is not clear where this command writes".to_owned());
+    check(
+        UNCLEAR
+            .iter()
+            .flat_map(|command| [(*command, false, Ok(Decision::Allow)), (*command, true, unclear())]),
+    );
 }
 
 #[test]
@@ -240,10 +444,34 @@ fn hostile_commands_cost_no_time_and_no_stack() {
         "case a in ".repeat(500),
         "echo \"$(echo a)\" && ".repeat(2_000),
         "\u{0}\u{1}\u{1b}[".to_owned(),
+        "${A:-".repeat(300),
+        "((".repeat(20_000),
+        format!("{}{}", "$(cat <<E\n".repeat(30), "E\n)".repeat(30)),
+        (0..30).map(|at| format!("$(cat <<E{at}\n")).collect(),
+        format!("cat <<E\n{}E\n", "it's `id` $(id) ${A:-$(id)}\n".repeat(1_000)),
+        "sed 's/[".repeat(500),
     ];
     for command in &table {
         // Whatever the answer is, there is one.
         let _ = ground.decide(command, false);
     }
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
+fn text_is_not_counted_as_commands() {
+    let ground = ground();
+    let lines = "for `a` if `b` while (c; d | e { \"f\n";
+    let table = [
+        format!("cat > a <<'E'\n{}E\n", lines.repeat(200)),
+        format!("git commit -m \"$(cat <<'E'\n{}E\n)\"", lines.repeat(200)),
+        format!("echo '{}' > a", lines.repeat(200)),
+        "echo `date` > a\n".repeat(45),
+        "if a; then b; fi\nfor x in y; do z; done\nf() { a; }\n! a\n".repeat(45),
+    ];
+    for command in &table {
+        assert_eq!(ground.decide(command, true), Decision::Allow, "{command}");
+    }
+    let deep = format!("{}a{}", "if echo fi; then ".repeat(60), "; fi".repeat(60));
+    assert!(matches!(ground.decide(&deep, true), Decision::Deny(_)));
 }

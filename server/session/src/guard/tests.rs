@@ -115,6 +115,57 @@ fn a_denial_names_the_path_and_what_is_allowed() {
 }
 
 #[test]
+fn a_session_that_only_reads_the_worktree_is_told_so() {
+    let mut ground = ground();
+    ground.policy.write.remove(0);
+    let memory = ground.root.join("memory").display().to_string();
+    let rest = format!("This session reads the worktree and does not write in it. Write below: {memory}.");
+    let table = [
+        ("Write", "a.txt", format!("BLOCKED: write to 'a.txt' in the worktree. {rest}")),
+        ("Write", "/etc/x", format!("BLOCKED: write to '/etc/x' outside worktree. {rest}")),
+        ("Bash", "touch src/a", format!("BLOCKED: write to 'src/a' in the worktree. {rest}")),
+        ("Bash", "git commit -m x", format!("BLOCKED: write to '.' in the worktree. {rest}")),
+        ("Bash", "git branch new", format!("BLOCKED: write to '.' in the worktree. {rest}")),
+        ("Bash", "git branch -D old", format!("BLOCKED: write to '.' in the worktree. {rest}")),
+        ("Bash", "git tag v1", format!("BLOCKED: write to '.' in the worktree. {rest}")),
+        ("Bash", "git stash", format!("BLOCKED: write to '.' in the worktree. {rest}")),
+        ("Bash", "git remote add a b", format!("BLOCKED: write to '.' in the worktree. {rest}")),
+    ];
+    for (tool, what, expected) in table {
+        let (path, command) = if tool == "Bash" { (None, Some(what)) } else { (Some(what), None) };
+        let decision = decide(&ground.policy, &Call { tool, path, command, cwd: None });
+        assert_eq!(decision, Decision::Deny(expected), "{what}");
+    }
+    ground.policy.mode = WallMode::HookOnly;
+    for command in [
+        "git branch",
+        "git branch -a",
+        "git branch -r --sort=-committerdate",
+        "git branch -vv",
+        "git branch --list 'a*'",
+        "git branch --show-current",
+        "git branch --merged main",
+        "git tag",
+        "git tag -l 'v*'",
+        "git tag -n5",
+        "git remote",
+        "git remote -v",
+        "git remote get-url origin",
+        "git stash list",
+        "git stash show -p",
+        "git reflog",
+        "git reflog show main",
+        "git worktree list --porcelain",
+        "git config --get user.name",
+        "git status --short && git log -3 && git diff HEAD~1",
+        "git log > /dev/null",
+    ] {
+        let call = Call { tool: "Bash", command: Some(command), ..Call::default() };
+        assert_eq!(decide(&ground.policy, &call), Decision::Allow, "{command}");
+    }
+}
+
+#[test]
 fn a_refusal_by_the_kernel_is_explained_when_the_path_is_outside() {
     let ground = ground();
     let inside = ground.root.join("tree/a").display().to_string();

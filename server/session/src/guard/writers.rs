@@ -1,35 +1,36 @@
 //! The usual programs that write, and which of their words name what is written.
 
-use super::shell::{Text, Walk};
+use super::shell::{Text, Walk, is_glob, is_session_variable};
+use super::{git, runners, sed};
 
 /// Options with a value, in short form (letters) and long form.
-struct Options {
-    short: &'static str,
-    long: &'static [&'static str],
+pub(super) struct Options {
+    pub(super) short: &'static str,
+    pub(super) long: &'static [&'static str],
 }
 
-const NONE: Options = Options { short: "", long: &[] };
+pub(super) const NONE: Options = Options { short: "", long: &[] };
 
 /// Words of a command line, taken apart.
 #[derive(Default)]
-struct Words {
-    operands: Vec<Text>,
+pub(super) struct Words {
+    pub(super) operands: Vec<Text>,
     /// Name (without dashes) and value.
-    options: Vec<(String, Text)>,
+    pub(super) options: Vec<(String, Text)>,
 }
 
 impl Words {
-    fn value(&self, names: &[&str]) -> Option<&Text> {
+    pub(super) fn value(&self, names: &[&str]) -> Option<&Text> {
         self.options.iter().rev().find(|(name, _)| names.contains(&name.as_str())).map(|(_, value)| value)
     }
 
-    fn has(&self, names: &[&str]) -> bool {
+    pub(super) fn has(&self, names: &[&str]) -> bool {
         self.options.iter().any(|(name, _)| names.contains(&name.as_str()))
     }
 }
 
 /// Takes arguments apart; a word that is not known counts as an operand.
-fn split(args: &[Text], with_value: &Options) -> Words {
+pub(super) fn split(args: &[Text], with_value: &Options) -> Words {
     let mut words = Words::default();
     let mut rest = args.iter();
     let mut only_operands = false;
@@ -68,20 +69,35 @@ fn split(args: &[Text], with_value: &Options) -> Words {
 /// Judges one command: the program's name and its arguments.
 pub(super) fn judge(walk: &mut Walk<'_>, words: &[Text]) {
     let Some((name, args)) = words.split_first() else { return };
-    let Some(name) = name else { return walk.unclear() };
+    let Some(name) = name.as_deref().filter(|name| !is_glob(name)) else { return walk.unclear() };
+    if walk.is_mover(name) {
+        walk.lose_directory();
+    }
     let name = name.rsplit('/').next().unwrap_or(name);
+    // python3.12 and the like.
+    let family = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     match name {
         "cd" | "chdir" => walk.change_directory(split(args, &NONE).operands.first()),
         "pushd" | "popd" => walk.lose_directory(),
-        "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash" => shell(walk, args),
+        "." | "source" | "trap" | "alias" => builtin(walk, name, args),
+        "export" | "declare" | "typeset" | "local" | "readonly" | "read" | "unset" | "printf" | "mapfile"
+        | "readarray" | "getopts" => assigns(walk, name, args),
+        "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash" => runners::shell(walk, args),
         "eval" => match args.iter().cloned().collect::<Option<Vec<String>>>() {
             Some(parts) => walk.script(&parts.join(" ")),
-            None => walk.unclear(),
+            None => {
+                walk.assigned = true;
+                walk.lose_directory();
+                walk.unclear();
+            }
         },
         "command" | "builtin" | "exec" | "nohup" | "setsid" | "time" | "sudo" | "doas" | "env" | "nice"
-        | "ionice" | "stdbuf" | "timeout" | "busybox" | "xargs" => wrapper(walk, name, args),
-        "find" => find(walk, args),
-        "git" => git(walk, args),
+        | "ionice" | "stdbuf" | "timeout" | "busybox" | "coproc" | "xargs" => {
+            runners::wrapper(walk, name, args);
+        }
+        "find" => runners::find(walk, args),
+        "git" => git::judge(walk, args),
+        "sed" => sed::judge(walk, args),
         "tar" => tar(walk, args),
         "dd" => {
             let outputs = args.iter().flatten().filter_map(|arg| arg.strip_prefix("of="));
@@ -92,16 +108,66 @@ pub(super) fn judge(walk: &mut Walk<'_>, words: &[Text]) {
         }
         "curl" | "wget" => download(walk, name, args),
         "patch" => patch(walk, args),
-        "python" | "python3" | "perl" | "ruby" | "node" | "php" | "awk" | "gawk" | "mawk" => {
-            interpreter(walk, name, args);
+        "awk" | "gawk" | "mawk" => runners::awk(walk, args),
+        _ if ["python", "perl", "ruby", "node", "nodejs", "php"].contains(&family) => {
+            runners::interpreter(walk, family, args);
         }
         _ => plain(walk, name, args),
     }
 }
 
-/// Programs whose operands name what is written.
-fn plain(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
-    let options = match name {
+/// What a shell does itself and what is a script or changes how later words are read.
+fn builtin(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
+    let operands = split(args, &NONE).operands;
+    match (name, operands.first()) {
+        // The file is a program like any other, but it can move this shell.
+        ("." | "source", file) => {
+            if file.is_none_or(is_standard_input) {
+                walk.unclear();
+            }
+            walk.assigned = true;
+            walk.lose_directory();
+        }
+        // It runs wherever the shell is then.
+        ("trap", Some(Some(script))) if script != "-" => walk.aside(|walk| {
+            walk.lose_directory();
+            walk.script(script);
+        }),
+        ("trap", Some(None)) => walk.unclear(),
+        ("alias", _) if args.iter().any(|arg| arg.as_ref().is_none_or(|arg| arg.contains('='))) => {
+            walk.unclear();
+        }
+        _ => {}
+    }
+}
+
+/// Builtins that assign the variables they name.
+fn assigns(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
+    if name == "printf" && !matches!(args.first(), Some(Some(option)) if option.starts_with("-v")) {
+        return;
+    }
+    let names = |arg: &Text| {
+        arg.as_deref().is_none_or(|arg| {
+            let name = arg.strip_prefix("-v").unwrap_or(arg);
+            is_session_variable(name.split(['=', '+', '[']).next().unwrap_or(name))
+        })
+    };
+    walk.assigned |= args.iter().any(names);
+}
+
+/// Whether a script of this name comes from standard input.
+pub(super) fn is_standard_input(name: &Text) -> bool {
+    name.as_deref().is_none_or(|name| {
+        name == "-"
+            || name == "/dev/stdin"
+            || name.starts_with("/dev/fd/")
+            || name.starts_with("/proc/") && name.contains("/fd/")
+    })
+}
+
+/// Options with a value of programs whose operands name what is written. None: another program.
+fn plain_options(name: &str) -> Option<Options> {
+    Some(match name {
         "tee" | "rm" | "rmdir" | "unlink" => NONE,
         "mkdir" | "mkfifo" | "mknod" => Options { short: "m", long: &["mode"] },
         "touch" => Options { short: "drt", long: &["date", "reference"] },
@@ -112,37 +178,41 @@ fn plain(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
             Options { short: "tSmog", long: &["target-directory", "suffix", "mode", "owner", "group"] }
         }
         "rsync" => Options { short: "efBTM", long: &["rsh", "exclude", "include", "filter", "files-from"] },
+        "scp" => Options { short: "cDFiJloPSX", long: &[] },
         "chmod" | "chown" | "chgrp" => Options { short: "", long: &["reference"] },
-        "sed" => Options { short: "efl", long: &["expression", "file", "line-length"] },
         "split" => Options { short: "abClnt", long: &["bytes", "lines", "number"] },
         "sort" => Options { short: "oktST", long: &["output", "key"] },
         "unzip" => Options { short: "dx", long: &[] },
-        _ => return,
-    };
+        _ => return None,
+    })
+}
+
+/// Programs whose operands name what is written.
+fn plain(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
+    let Some(options) = plain_options(name) else { return };
     let words = split(args, &options);
     let operands = words.operands.as_slice();
     let targets: &[Text] = match name {
-        "cp" | "ln" | "rsync" | "install" | "mv" => {
+        "cp" | "ln" | "rsync" | "scp" | "install" | "mv" => {
             if let Some(target) = words.value(&["t", "target-directory"]) {
                 walk.writes(target);
             }
             let all = name == "mv" || name == "install" && words.has(&["d", "directory"]);
             let into = words.has(&["t", "target-directory"]);
+            links(walk, name, &words);
             match operands {
                 _ if all => operands,
-                [_, .., last] if !into && !is_remote(last) => std::slice::from_ref(last),
+                // It may stand for two words.
+                [None] => operands,
+                [_, .., last] if !into && !is_remote(name, last) => std::slice::from_ref(last),
                 _ => &[],
             }
         }
         "mknod" => operands.get(..1).unwrap_or_default(),
         "split" => operands.get(1..).unwrap_or_default(),
+        "chmod" if args.iter().flatten().any(|arg| is_mode(arg)) => operands,
         "chmod" | "chown" | "chgrp" => {
             operands.get(usize::from(!words.has(&["reference"]))..).unwrap_or_default()
-        }
-        "sed" if !words.has(&["i", "in-place"]) => &[],
-        "sed" => {
-            let script_is_option = words.has(&["e", "expression", "f", "file"]);
-            operands.get(usize::from(!script_is_option)..).unwrap_or_default()
         }
         "sort" => words.value(&["o", "output"]).map_or(&[], std::slice::from_ref),
         "unzip" => words.value(&["d"]).map_or(&[], std::slice::from_ref),
@@ -151,162 +221,39 @@ fn plain(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
     targets.iter().for_each(|target| walk.writes(target));
 }
 
-fn is_remote(path: &Text) -> bool {
-    path.as_ref().is_some_and(|path| path.split('/').next().is_some_and(|host| host.contains(':')))
-}
-
-/// `sh -c TEXT`, `sh FILE` or a script on standard input.
-fn shell(walk: &mut Walk<'_>, args: &[Text]) {
-    let words = split(args, &Options { short: "oO", long: &["rcfile", "init-file"] });
-    match (words.has(&["c"]), words.operands.first()) {
-        (true, Some(Some(script))) => walk.script(script),
-        // A script in a file is a program like any other.
-        (false, Some(Some(_))) => {}
-        _ => walk.unclear(),
-    }
-}
-
-/// Programs that run the command in their own arguments.
-fn wrapper(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
-    let with_value = match name {
-        "env" => "uCS",
-        "sudo" | "doas" => "ugCDhpRrTt",
-        "nice" => "n",
-        "ionice" => "cn",
-        "stdbuf" => "ioe",
-        "timeout" => "ks",
-        "xargs" => "IniLPdEsa",
-        "exec" => "a",
-        _ => "",
+/// A link that leads outside would make later paths mean something else.
+fn links(walk: &mut Walk<'_>, name: &str, words: &Words) {
+    let makes_links = name == "ln" || name == "cp" && words.has(&["s", "symbolic-link", "l", "link"]);
+    let into = words.has(&["t", "target-directory"]);
+    let (sources, place): (&[Text], Option<&Text>) = match words.operands.as_slice() {
+        operands if into => (operands, words.value(&["t", "target-directory"])),
+        [only] => (std::slice::from_ref(only), None),
+        [sources @ .., last] => (sources, Some(last)),
+        [] => return,
     };
-    let mut rest = args;
-    while let [Some(arg), tail @ ..] = rest {
-        let assigns = matches!(name, "env" | "sudo") && !arg.starts_with('-') && arg.contains('=');
-        if !assigns && (!arg.starts_with('-') || arg == "-" && name != "env") {
-            break;
-        }
-        let takes = arg.len() == 2 && arg[1..].chars().all(|letter| with_value.contains(letter));
-        rest = tail.get(usize::from(takes)..).unwrap_or_default();
-    }
-    if name == "timeout" {
-        rest = rest.get(1..).unwrap_or_default();
-    }
-    match (name, rest) {
-        (_, []) => {}
-        // The targets come from standard input: what is named already is judged, the rest is not known.
-        ("xargs", [Some(program), ..]) => {
-            let writes =
-                ["rm", "touch", "tee", "cp", "mv", "mkdir", "sh", "bash", "truncate", "ln", "install"];
-            let moves = matches!(program.as_str(), "cp" | "mv" | "ln" | "install");
-            if !moves {
-                judge(walk, rest);
-            }
-            if writes.contains(&program.as_str()) {
-                walk.unclear();
-            }
-        }
-        _ => judge(walk, rest),
-    }
-}
-
-/// `find DIR -delete` and `find DIR -exec PROGRAM … ;`.
-fn find(walk: &mut Walk<'_>, args: &[Text]) {
-    let is = |arg: &Text, names: &[&str]| arg.as_ref().is_some_and(|arg| names.contains(&arg.as_str()));
-    let starts =
-        args.iter().take_while(|arg| !arg.as_ref().is_some_and(|arg| arg.starts_with(['-', '(', '!'])));
-    if args.iter().any(|arg| is(arg, &["-delete"])) {
-        starts.for_each(|start| walk.writes(start));
-    }
-    for (at, arg) in args.iter().enumerate() {
-        if is(arg, &["-exec", "-execdir", "-ok", "-okdir"]) {
-            let command = args[at + 1..].iter().take_while(|arg| !is(arg, &[";", "+"]));
-            let known = |arg: &Text| arg.clone().filter(|arg| !arg.contains("{}"));
-            judge(walk, &command.map(known).collect::<Vec<_>>());
-        }
-        if is(arg, &["-fprint", "-fprint0", "-fprintf", "-fls"]) {
-            args.get(at + 1).into_iter().for_each(|path| walk.writes(path));
-        }
-    }
-}
-
-/// Subcommands that write nothing to the repository they look at.
-const GIT_READS: &[&str] = &[
-    "log",
-    "show",
-    "diff",
-    "status",
-    "rev-parse",
-    "rev-list",
-    "cat-file",
-    "ls-files",
-    "ls-tree",
-    "ls-remote",
-    "describe",
-    "blame",
-    "grep",
-    "shortlog",
-    "for-each-ref",
-    "merge-base",
-    "diff-tree",
-    "name-rev",
-    "version",
-    "help",
-    "show-ref",
-    "count-objects",
-    "archive",
-];
-
-fn git(walk: &mut Walk<'_>, args: &[Text]) {
-    let here = || Some(".".to_owned());
-    let (mut dir, mut places, mut rest) = (here(), Vec::new(), args);
-    for name in ["GIT_DIR", "GIT_WORK_TREE"] {
-        places.extend(walk.variable(name));
-    }
-    while let [Some(arg), tail @ ..] = rest {
-        let value = || tail.first().cloned().flatten();
-        let (place, used) = match arg.as_str() {
-            "-C" => {
-                dir = Walk::below(&dir, &value());
-                (None, 2)
-            }
-            "--git-dir" | "--work-tree" => (Some(Walk::below(&dir, &value())), 2),
-            "-c" | "--namespace" | "--config-env" => (None, 2),
-            _ => match arg.split_once('=') {
-                Some(("--git-dir" | "--work-tree", path)) => {
-                    (Some(Walk::below(&dir, &Some(path.to_owned()))), 1)
-                }
-                _ if arg.starts_with('-') => (None, 1),
-                _ => break,
-            },
-        };
-        places.extend(place);
-        rest = rest.get(used..).unwrap_or_default();
-    }
-    places.push(dir.clone());
-    let Some((Some(command), args)) = rest.split_first() else { return };
-    let args: Vec<Text> = args.to_vec();
-    let reads_config = command == "config"
-        && args.iter().flatten().any(|arg| arg.starts_with("--get") || arg == "-l" || arg == "--list");
-    if !GIT_READS.contains(&command.as_str()) && !reads_config {
-        places.iter().for_each(|place| walk.writes(place));
-    }
-    let words = split(&args, &Options { short: "bcou", long: &["branch", "origin", "depth", "reference"] });
-    let target = match command.as_str() {
-        "clone" => words.operands.get(1),
-        "init" => words.operands.first(),
-        "worktree" if matches!(words.operands.first(), Some(Some(verb)) if verb == "add" || verb == "remove") => {
-            words.operands.get(1)
-        }
-        "config" if words.has(&["system"]) && !reads_config => {
-            return walk.writes(&Some("/etc/gitconfig".to_owned()));
-        }
-        "config" if words.has(&["global"]) && !reads_config => {
-            let home = walk.variable("HOME").map(|home| Walk::below(&home, &Some(".gitconfig".to_owned())));
-            return walk.variable("GIT_CONFIG_GLOBAL").or(home).iter().for_each(|path| walk.writes(path));
-        }
-        _ => None,
+    // A relative link starts where it lies, not where the shell is.
+    let lies_inside = |source: &Text| {
+        place.is_none_or(|place| {
+            let dir =
+                place.as_deref().map(|place| place.rsplit_once('/').map_or("", |(dir, _)| dir).to_owned());
+            walk.stays_inside(&Walk::below(&dir, source))
+                || source.as_deref().is_some_and(|it| it.starts_with('/'))
+        })
     };
-    target.into_iter().for_each(|path| walk.writes(&Walk::below(&dir, path)));
+    if makes_links && !sources.iter().all(|source| walk.stays_inside(source) && lies_inside(source)) {
+        walk.unclear();
+    }
+}
+
+/// `chmod -x FILE`: an option that is the mode.
+fn is_mode(arg: &str) -> bool {
+    let letters = arg.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+    letters.is_some_and(|letters| letters.contains(|c: char| "rwxXstugoa,+=01234567".contains(c)))
+}
+
+fn is_remote(name: &str, path: &Text) -> bool {
+    let has_host = |path: &str| path.split('/').next().is_some_and(|host| host.contains(':'));
+    matches!(name, "rsync" | "scp") && path.as_deref().is_some_and(has_host)
 }
 
 fn tar(walk: &mut Walk<'_>, args: &[Text]) {
@@ -366,24 +313,4 @@ fn patch(walk: &mut Walk<'_>, args: &[Text]) {
     walk.writes(&base);
     let named = words.value(&["o", "output"]).or_else(|| words.operands.first());
     named.into_iter().for_each(|path| walk.writes(&Walk::below(&base, path)));
-}
-
-/// Inline code is not read; `perl -i` names its files.
-fn interpreter(walk: &mut Walk<'_>, name: &str, args: &[Text]) {
-    let words = split(args, &Options { short: "eEcrfvFmMIW", long: &["eval", "print", "run", "command"] });
-    let edits = matches!(name, "perl" | "ruby") && words.has(&["i"]);
-    if edits && words.has(&["e", "E"]) {
-        words.operands.iter().for_each(|path| walk.writes(path));
-    }
-    let inline = words.has(&["e", "E", "c", "r", "eval", "print", "command"]) || words.operands.is_empty();
-    let asks = words.has(&["V", "version", "h", "help"]);
-    if matches!(name, "awk" | "gawk" | "mawk") {
-        let program = words.operands.first().and_then(Option::as_deref).unwrap_or(">");
-        // `print > FILE` and `print | COMMAND` write; a comparison looks the same.
-        if program.contains(['>', '|']) || program.contains("system") {
-            walk.unclear();
-        }
-    } else if inline && !asks {
-        walk.unclear();
-    }
 }
