@@ -89,7 +89,7 @@ impl Engine {
         self.operator(actor)?;
         let mut tx = self.store().begin().await?;
         let card = get(&mut tx, actor.scope, id).await?;
-        crate::store::objectives::reorder(&mut tx, &card, before).await?;
+        crate::store::order::reorder(&mut tx, &card, before).await?;
         append(
             &mut tx,
             actor.scope,

@@ -9,6 +9,7 @@ pub(crate) mod claim;
 mod clock;
 pub(crate) mod events;
 pub(crate) mod objectives;
+pub(crate) mod order;
 pub(crate) mod people;
 pub(crate) mod repositories;
 pub(crate) mod rescue;

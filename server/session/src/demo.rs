@@ -37,6 +37,7 @@ type Ending = anyhow::Result<ExitCode>;
 
 /// The `demo-agent` subcommand.
 pub(crate) fn main(args: &[&str]) -> ExitCode {
+    let began_us = crate::files::now_us();
     let (mut role, mut script) = ("work", "good");
     for pair in args.chunks(2) {
         match pair {
@@ -60,7 +61,7 @@ pub(crate) fn main(args: &[&str]) -> ExitCode {
     if !known {
         return usage(&format!("unknown script {name:?}"));
     }
-    match play(role, name, number) {
+    match play(role, name, number, began_us) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("demo agent: {error:#}");
@@ -77,11 +78,11 @@ fn usage(reason: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn play(role: &str, script: &str, number: Option<u64>) -> Ending {
+fn play(role: &str, script: &str, number: Option<u64>, began_us: i64) -> Ending {
     let mut context = String::new();
     std::io::stdin().take(16 << 20).read_to_string(&mut context)?;
     let brief = Brief::find(&context)?;
-    let mut speech = Speech::begin()?;
+    let mut speech = Speech::begin(began_us)?;
     if role == "review" {
         return review::review(&mut speech, &brief, script);
     }

@@ -5,7 +5,7 @@ use super::fixture::{Folder, repository};
 use super::product::{Mode, Product};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -32,7 +32,7 @@ pub(super) fn starts(report: &mut String) -> Result<()> {
     let repo = repository(&folder.join("repo"), FILES, 200)?;
     writeln!(
         report,
-        "Repository of {FILES} files. A start is the time from the claim to the demo agent's first line in its transcript, looked for every millisecond; the bare one is from the call of `tmux new-session` to the first line of a small script. Rounds of both alternate.\n"
+        "Repository of {FILES} files. A start is the time from the claim, as it is in the database (whole milliseconds, before its fsync), to the first instruction of the demo agent, by its own clock; the bare one is from the call of `tmux new-session` to the first line of a small script, by the script's clock. Rounds of both alternate.\n"
     )?;
     writeln!(
         report,
@@ -124,19 +124,21 @@ impl Bench {
         entries.map(|entry| entry.path()).collect()
     }
 
-    /// When the last of so many new agents said its first word, milliseconds since 1970.
+    /// When the last of so many new agents began, milliseconds since 1970: the time that each takes as its first
+    /// instruction and says in its first event.
     fn agents_after(&self, before: &BTreeSet<PathBuf>, count: usize) -> Result<f64> {
         let deadline = Instant::now() + Duration::from_secs(180);
-        let mut began = BTreeSet::new();
+        let mut began: BTreeMap<PathBuf, f64> = BTreeMap::new();
         loop {
-            for dir in self.session_dirs() {
-                let speaks = || fs::metadata(dir.join("transcript.jsonl")).is_ok_and(|meta| meta.len() > 0);
-                if !before.contains(&dir) && !began.contains(&dir) && speaks() {
-                    began.insert(dir);
+            for dir in self.session_dirs().difference(before) {
+                if !began.contains_key(dir)
+                    && let Some(at) = began_at(&dir.join("transcript.jsonl"))
+                {
+                    began.insert(dir.clone(), at);
                 }
             }
             if began.len() >= count {
-                return now();
+                return Ok(began.into_values().fold(0.0, f64::max));
             }
             if Instant::now() > deadline {
                 anyhow::bail!(
@@ -145,7 +147,7 @@ impl Bench {
                     Value::from(self.product.sessions(None)?)
                 );
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -203,6 +205,12 @@ fn claimed(product: &Product, id: i64) -> Result<f64> {
     // A session that was tried again is no clean measurement.
     ensure!(sessions.len() == 1, "#{id} has {} sessions", sessions.len());
     sessions[0]["started_at"].as_f64().context("no time")
+}
+
+fn began_at(transcript: &Path) -> Option<f64> {
+    let text = fs::read_to_string(transcript).ok()?;
+    let first: Value = serde_json::from_str(text.split_once('\n')?.0).ok()?;
+    Some(first["began_us"].as_f64()? / 1000.0)
 }
 
 fn read_stamp(file: &Path) -> Option<f64> {

@@ -27,7 +27,7 @@ impl Store {
             .bind(format!("Objective number {number}"))
             .bind(&brief)
             .bind(position)
-            .bind(super::objectives::sort_key(0, position))
+            .bind(super::order::sort_key(0, position))
             .bind(r#"[{"text":"It is so","check":"true"}]"#)
             .bind(now_ms())
             .execute(&mut *tx)

@@ -34,7 +34,8 @@ pub(super) struct Speech {
 
 impl Speech {
     /// Says the init event.
-    pub(super) fn begin() -> anyhow::Result<Speech> {
+    /// `began_us` is the time of its first instruction, which the bench reads.
+    pub(super) fn begin(began_us: i64) -> anyhow::Result<Speech> {
         let policy = match std::env::var_os("OPKIT_POLICY") {
             Some(path) => Some(guard::read_policy(Path::new(&path))?),
             None => None,
@@ -50,6 +51,7 @@ impl Speech {
         speech.event(json!({
             "type": "system", "subtype": "init", "agent": "demo agent", "model": "demo", "cwd": cwd,
             "tools": ["Bash", "Edit", "Read", "Write"], "permissionMode": "dontAsk",
+            "began_us": began_us,
         }))?;
         Ok(speech)
     }
