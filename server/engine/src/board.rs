@@ -344,8 +344,11 @@ impl Engine {
         let detail = serde_json::json!({ "from": before.facts.status, "to": transition.to, "reason": decision.reason });
         audit_in(&mut tx, actor.scope, &actor.name, trigger.name(), &format!("#{id}"), &detail).await?;
         tx.commit().await?;
-        if let Some(session) = stop {
-            self.write_stop(session, Outcome::Stopped, &actor.name)?;
+        if let Some(session) = stop
+            && let Err(error) = self.write_stop(session, Outcome::Stopped, &actor.name)
+        {
+            // It is decided. The poller finds the row and writes the request as soon as it can be written.
+            tracing::warn!(session.id = %session, %error, "a request to stop waits");
         }
         self.changed();
         self.card(actor.scope, id).await
