@@ -335,13 +335,17 @@ fn an_agent_that_cannot_be_used_is_said() {
         return;
     }
     let id = post(json!({"agent": "claude"})).json()["id"].as_i64().expect("a number");
-    let said = wait_until("a start that is refused", || {
-        let path = format!("/api/v1/objectives/{id}/sessions");
-        let list = server.request("GET", &path).bearer(&token).send().json();
-        let ended =
-            list["items"][0]["detail"].as_str().filter(|_| list["items"][0]["outcome"] == "never_ran");
-        ended.map(str::to_owned).ok_or_else(|| list.to_string())
+    // Nothing of it starts, and whoever looks is told what to do.
+    let said = wait_until("the reason", || {
+        let output = server.cli(&["doctor"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let wanted = format!("chmod o+rx {}", closed.display());
+        text.lines().find(|line| line.contains(&wanted)).map(str::to_owned).ok_or(text)
     });
-    assert!(said.contains(&format!("chmod o+rx {}", closed.display())), "{said}");
+    assert!(said.trim_start().starts_with("!!"), "{said}");
+    let sessions = server.request("GET", &format!("/api/v1/objectives/{id}/sessions")).bearer(&token).send();
+    assert_eq!(sessions.json()["items"], json!([]));
+    let card = server.request("GET", &format!("/api/v1/objectives/{id}")).bearer(&token).send().json();
+    assert_eq!(card["status"], "queue", "{card}");
     output_of(server.data.path(), &["cancel", &id.to_string()], "");
 }
