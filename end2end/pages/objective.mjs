@@ -18,6 +18,15 @@ export class ObjectivePage {
     await this.page.locator("[data-diff]").getByText(name).first().waitFor();
   }
 
+  /** What the session got to read, on the page as opened and by a click. */
+  async showsContext(text) {
+    const shown = () => this.page.locator("[data-context]").getByText(text).first().waitFor();
+    await this.page.locator('[data-tab="context"]').click();
+    await shown();
+    await this.open("context");
+    await shown();
+  }
+
   /** Signs it; the branch stays where it is. */
   async approve() {
     const keep = this.page.locator('input[name="integrate"][value="keep"]');

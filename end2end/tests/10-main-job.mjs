@@ -32,6 +32,8 @@ test("a new owner takes an objective from the sample repository to done", async 
   await objective.showsInDiff("hello.txt");
 
   await objective.open();
+  await objective.showsContext("Acceptance criteria");
+  await objective.open();
   await objective.openTerminal();
   const terminal = new TerminalPage(page);
   await terminal.ready();

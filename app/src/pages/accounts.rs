@@ -11,7 +11,7 @@ use crate::api::places::{AccountsPage, read_accounts, set_account};
 use crate::ui::clock::{age, use_clock};
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::{drawn, icon14, role_mark};
-use crate::ui::parts::awake;
+use crate::ui::parts::{awake, capital, told_by};
 use crate::ui::toast::use_toasts;
 use crate::{format, live};
 
@@ -199,12 +199,12 @@ fn card(account: &AccountView, now: i64, button: Option<AnyView>) -> AnyView {
                 <span class="sp"></span> {button}
             </header>
             {reason(account, now)}
-            <div class="row" title="Live sessions of those it takes at once">
+            <div class="row">
                 <span class="bar" aria-hidden="true">
                     <i class="w" style=format!("flex: {live}")></i>
                     <span style=format!("flex: {}", account.limit - live)></span>
                 </span>
-                <span class="num">{format!("{} of {}", account.live, account.limit)}</span>
+                <span class="num">{format!("{} of {} live", account.live, account.limit)}</span>
             </div>
             <dl class="facts">
                 <dt>"Runs as"</dt>
@@ -221,7 +221,7 @@ fn card(account: &AccountView, now: i64, button: Option<AnyView>) -> AnyView {
                             <dt>"Last failure"</dt>
                             <dd>
                                 {failure.outcome.as_str().replace('_', " ")} " · " {age("age", failure.at)}
-                                <span class="meta block break">{failure.detail.clone()}</span>
+                                <span class="meta block break">{told_by(&failure.detail)}</span>
                             </dd>
                         }
                     })}
@@ -267,7 +267,7 @@ fn reason(account: &AccountView, now: i64) -> AnyView {
         }
     });
     let why = (!account.reason.is_empty())
-        .then(|| view! { <span class="meta block break">{account.reason.clone()}</span> });
+        .then(|| view! { <span class="meta block break">{capital(&told_by(&account.reason))}</span> });
     view! { <div>{until} {why}</div> }.into_any()
 }
 
@@ -308,7 +308,7 @@ pub(crate) fn table(accounts: &[AccountView]) -> AnyView {
                     <td class="mono">{account.name.clone()}</td>
                     <td>
                         <span class="row">{mark} {word}</span>
-                        <span class="meta block break">{account.reason.clone()}</span>
+                        <span class="meta block break">{capital(&told_by(&account.reason))}</span>
                     </td>
                     <td class="mono wide">{account.runs_as.clone()}</td>
                     <td class="r">{format!("{} of {}", account.live, account.limit)}</td>

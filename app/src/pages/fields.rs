@@ -199,7 +199,7 @@ pub(crate) fn criteria(fields: Fields) -> AnyView {
                         {icon14("term")}
                         <input
                             aria-label="Check, optional"
-                            placeholder="test -f hello.txt"
+                            placeholder="as in test -f hello.txt"
                             autocapitalize="none"
                             spellcheck="false"
                             prop:value=move || row.check.get()

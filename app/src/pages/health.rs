@@ -10,6 +10,7 @@ use crate::format;
 use crate::ui::clock::{age, use_clock};
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::{drawn, icon14};
+use crate::ui::parts::told_by;
 
 /// `/health`.
 #[component]
@@ -39,6 +40,16 @@ fn mark(fine: bool) -> AnyView {
     if fine { drawn("st c-done", "s-done") } else { drawn("st c-failed", "s-failed") }
 }
 
+/// A check as doctor writes it for a terminal, without the marks that only mean something there.
+fn plain(text: &str) -> String {
+    told_by(text).replace('`', "")
+}
+
+/// No tick before a task has run: that it works is not known yet.
+fn task_mark(fine: bool, last_run: Option<i64>) -> AnyView {
+    if fine && last_run.is_none() { drawn("st c-queue", "s-queue") } else { mark(fine) }
+}
+
 fn content(view: &HealthView) -> AnyView {
     let wip = &view.wip;
     let slots =
@@ -51,7 +62,7 @@ fn content(view: &HealthView) -> AnyView {
             view! {
                 <tr data-task=task.name.clone()>
                     <td>
-                        <span class="row">{mark(task.ok)} {task.name.clone()}</span>
+                        <span class="row">{task_mark(task.ok, task.last_run)} {task.name.clone()}</span>
                     </td>
                     <td class="break" class:t-failed=!task.ok>{task.result.clone()}</td>
                     <td class="r">{task.last_run.map(|at| age("age", at))}</td>
@@ -66,7 +77,7 @@ fn content(view: &HealthView) -> AnyView {
             view! {
                 <li class="check-line">
                     {mark(*fine)}
-                    <span>{text.clone()}</span>
+                    <span>{plain(text)}</span>
                 </li>
             }
         })
@@ -119,7 +130,7 @@ fn summary(view: &HealthView) -> AnyView {
         .iter()
         .filter(|task| !task.ok)
         .map(|task| format!("Background task “{}”: {}", task.name, task.result));
-    let checks = view.checks.iter().filter(|(fine, _)| !fine).map(|(_, text)| text.clone());
+    let checks = view.checks.iter().filter(|(fine, _)| !fine).map(|(_, text)| plain(text));
     let lines: Vec<String> = tasks.chain(checks).collect();
     if lines.is_empty() {
         return view! {

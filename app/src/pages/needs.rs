@@ -14,7 +14,7 @@ use crate::ui::clock::{age, use_clock};
 use crate::ui::data::{load_once, shown};
 use crate::ui::frame;
 use crate::ui::icons::drawn;
-use crate::ui::parts::{awake, note_after};
+use crate::ui::parts::{awake, label_and_note, told_by};
 use crate::ui::toast::use_toasts;
 use crate::{format, live};
 
@@ -98,6 +98,7 @@ fn resume_button(stopped: usize, again: impl Fn() + Copy + Send + Sync + 'static
                     busy.set(false);
                     spawn_local(async move {
                         match resume_everything().await {
+                            Ok(1) => toasts.good("1 objective starts again."),
                             Ok(count) => toasts.good(format!("{count} objectives start again.")),
                             Err(refusal) => toasts.failed("Nothing was started again.".to_owned(), &refusal),
                         }
@@ -106,7 +107,7 @@ fn resume_button(stopped: usize, again: impl Fn() + Copy + Send + Sync + 'static
                     });
                 }
             >
-                {format!("Resume {stopped} stopped")}
+                {format!("Resume {stopped} stopped objectives")}
             </button>
         </p>
     }
@@ -130,11 +131,10 @@ fn item(
         (drawn("st c-needs", "s-needs"), "why t-needs")
     };
     let label = attention.map_or("Needs you", Attention::label);
-    let note = note_after(label, &card.attention_note);
-    let why = if note.is_empty() { label.to_owned() } else { format!("{label}, {note}") };
+    let why = label_and_note(label, &told_by(&card.attention_note));
     let mut facts = vec![card.repo.clone()];
     if card.criteria > 0 && card.criteria_met + card.criteria_failed > 0 {
-        facts.push(format!("{} of {}", card.criteria_met, card.criteria));
+        facts.push(format!("{} of {} criteria met", card.criteria_met, card.criteria));
     }
     if card.cost_usd_micros > 0 {
         facts.push(format::money(card.cost_usd_micros));

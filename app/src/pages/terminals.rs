@@ -11,6 +11,7 @@ use crate::api::places::{SessionsView, read_sessions};
 use crate::ui::clock::{age, lasting, use_clock};
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::{role_label, role_mark, role_pulse};
+use crate::ui::parts::told_by;
 use crate::{format, live};
 
 /// `/terminals`.
@@ -122,9 +123,9 @@ fn row(session: &SessionView) -> AnyView {
                 </a>
             </td>
             <td class="mono on-line">{format!("{} · {}", session.agent, session.account)}</td>
-            <td class="on-line" title=session.detail.clone()>
+            <td class="on-line" title=told_by(&session.detail)>
                 <span class:t-failed=bad>{text}</span>
-                {(bad && !session.detail.is_empty()).then(|| view! { <div class="muted break">{session.detail.clone()}</div> })}
+                {(bad && !session.detail.is_empty()).then(|| view! { <div class="muted break">{told_by(&session.detail)}</div> })}
             </td>
             <td class="r fig" data-label="Cost">{format::money(session.cost_usd_micros)}</td>
             <td class="r fig" data-label="Ended">{session.ended_at.map(|at| age("age", at))}</td>

@@ -14,6 +14,7 @@ use super::data::{Data, load_once, transition};
 use super::dialog::Confirm;
 use super::icons::{icon, icon14};
 use super::keys;
+use super::parts::told_by;
 use super::sheet;
 use super::toast::{ToastStack, Toasts};
 use crate::api::answer::settled;
@@ -273,7 +274,7 @@ fn Meter(wip: Signal<WipView>) -> impl IntoView {
             if wip.reserve == 0 {
                 String::new()
             } else {
-                format!("{free} of {} review slots free", wip.reserve)
+                format!("{free} of {} free", format::count(u64::from(wip.reserve), "review slot"))
             }
         })
     };
@@ -349,11 +350,11 @@ fn kill_banner(wip: Signal<WipView>) -> AnyView {
                             <div class="banner banner-failed" role="status" data-stopped="">
                                 {icon("power")}
                                 <span class="banner-text">
-                                    {is_switch.then_some("Nothing new starts. ")} <span class="rest">{why}</span>
+                                    {is_switch.then_some("Nothing new starts. ")} <span class="rest">{told_by(&why)}</span>
                                 </span>
                                 <span class="sp"></span>
                                 <span class="row" class:is-none=!is_switch>
-                                    <span class="rest wide">"Only the machine can enable again:"</span>
+                                    <span class="rest">"Only the machine can enable again:"</span>
                                     <span class="code">"opkit enable"</span>
                                 </span>
                             </div>
@@ -525,7 +526,7 @@ fn StopAll(open: RwSignal<bool>, wip: Signal<WipView>) -> impl IntoView {
     };
     let text = view! {
         <p>
-            "Sessions get 10 seconds to save. Uncommitted work is kept in the rescue repository, and the objectives go to Human review. Nothing new starts until someone runs "
+            "Sessions get 10 seconds to save. Uncommitted work is kept, and the objectives go to Human review. Nothing new starts until someone runs "
             <span class="code">"opkit enable"</span> " on the machine."
         </p>
     }

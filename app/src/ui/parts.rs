@@ -82,6 +82,35 @@ pub(crate) fn note_after<'a>(label: &str, note: &'a str) -> &'a str {
     }
 }
 
+/// Label and note as one line: a sentence follows a full stop, a fragment a comma.
+pub(crate) fn label_and_note(label: &str, note: &str) -> String {
+    let note = note_after(label, note).trim().trim_end_matches('.');
+    match note.chars().next() {
+        None => label.to_owned(),
+        Some(first) if first.is_uppercase() => format!("{label}. {note}."),
+        Some(_) => format!("{label}, {note}"),
+    }
+}
+
+/// A sentence begins with a capital letter, whoever wrote it.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Who did something, as people call them; nobody for the server's own parts, which say nothing to a reader.
+pub(crate) fn who(actor: &str) -> Option<String> {
+    match actor {
+        "dispatcher" | "state poller" | "housekeeping" => None,
+        _ => Some(actor.strip_prefix("local:").unwrap_or(actor).to_owned()),
+    }
+}
+
+/// A sentence of the server that names somebody on the machine, without the prefix of such names.
+pub(crate) fn told_by(text: &str) -> String {
+    text.replace("by local:", "by ")
+}
+
 /// A denial without the word that the agent gets to read.
 pub(crate) fn denied(text: &str) -> &str {
     text.strip_prefix("BLOCKED: ").unwrap_or(text)
@@ -211,6 +240,21 @@ pub(crate) fn value(event: &web_sys::Event) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_note_follows_its_label() {
+        assert_eq!(label_and_note("Sign off", "passed in round 1"), "Sign off, passed in round 1");
+        assert_eq!(label_and_note("Session lost", "The agent crashed."), "Session lost. The agent crashed.");
+        assert_eq!(label_and_note("Stopped", "Stopped by stop-all"), "Stopped, by stop-all");
+        assert_eq!(label_and_note("Blocked", ""), "Blocked");
+    }
+
+    #[test]
+    fn people_are_called_by_their_names() {
+        assert_eq!(who("local:root").as_deref(), Some("root"));
+        assert_eq!(who("dispatcher"), None);
+        assert_eq!(told_by("Disabled by local:root."), "Disabled by root.");
+    }
 
     #[test]
     fn a_denial_is_path_and_rule() {

@@ -341,8 +341,8 @@ impl Runner {
 
 fn red_floor(floor: &FloorResult) -> String {
     match (&floor.error, floor.commands.iter().find(|command| !command.green())) {
-        (Some(error), _) => format!("The floor is red: {error}"),
-        (None, Some(command)) => format!("The floor is red: {}", command.title),
-        (None, None) => "The floor is red.".to_owned(),
+        (Some(error), _) => format!("The checks could not run: {error}"),
+        (None, Some(command)) => format!("A check failed: {}", command.title),
+        (None, None) => "A check failed.".to_owned(),
     }
 }

@@ -91,7 +91,7 @@ fn evidence_passes() {
 fn a_red_floor_spends_no_reviewer() {
     let (place, dir) = review("good", "test -f b.md");
     let exit = place.run();
-    assert_eq!(exit.detail, "The floor is red: a.md exists");
+    assert_eq!(exit.detail, "A check failed: a.md exists");
     assert!(verdict(&dir).is_none());
 }
 

@@ -172,7 +172,7 @@ fn a_red_floor_starts_no_reviewer() {
     place.spec.floor_copy = Some(place.root().join("door"));
     let exit = place.run();
     assert_eq!(exit.outcome, Outcome::Finished);
-    assert_eq!(exit.detail, "The floor is red: verify echo broken; false");
+    assert_eq!(exit.detail, "A check failed: verify echo broken; false");
     assert!(exit.floor.is_some_and(|floor| floor.commands[1].output == "broken\n"));
     assert_eq!(fs::metadata(place.session().join(files::TRANSCRIPT)).expect("a file").len(), 0);
     assert!(place.root().join("door/floor.json").exists());

@@ -10,7 +10,7 @@ use crate::format;
 use crate::pages::accounts::local_time;
 use crate::ui::clock;
 use crate::ui::icons::{drawn, icon12, icon14, kind_label, kind_mark, role_pulse};
-use crate::ui::parts::{denied, denied_short, note_after, priority, rounds, ticks, waits_for};
+use crate::ui::parts::{denied, denied_short, note_after, priority, rounds, ticks, told_by, waits_for};
 
 /// Draws one. `until` = when the first account comes back by itself, if none is free.
 pub(crate) fn card(card: &Arc<CardView>, until: Signal<Option<i64>>) -> AnyView {
@@ -159,13 +159,14 @@ fn note(card: &CardView, until: Signal<Option<i64>>) -> Option<AnyView> {
         } else {
             ("card-note n", drawn("st", "s-needs"))
         };
+        let note = told_by(&card.attention_note);
         return Some(
             view! {
-                <p class=class title=card.attention_note.clone()>
+                <p class=class title=note.clone()>
                     {mark}
                     <span class="trunc">
                         {attention.label()} " "
-                        <span class="rest">{note_after(attention.label(), &card.attention_note).to_owned()}</span>
+                        <span class="rest">{note_after(attention.label(), &note).to_owned()}</span>
                     </span>
                 </p>
             }
@@ -229,9 +230,9 @@ fn waiting_for_account(until: Signal<Option<i64>>) -> AnyView {
 
 fn waiting(text: String) -> AnyView {
     view! {
-        <p class="card-note q" title=text.clone()>
+        <p class="card-note q is-tall">
             {icon14("clock")}
-            <span class="trunc">{text.clone()}</span>
+            <span>{text}</span>
         </p>
     }
     .into_any()

@@ -87,7 +87,7 @@ fn fact(model: Model, lane: Lane) -> String {
             }
             Status::Done => {
                 let today = cards.iter().filter(|card| now - card.since < 86_400_000).count();
-                if today > 0 { format!("{today} in a day") } else { String::new() }
+                if today > 0 { format!("{today} in 24 h") } else { String::new() }
             }
             Status::Planning | Status::Working | Status::AiReview | Status::Cancelled => String::new(),
         }

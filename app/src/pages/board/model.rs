@@ -454,7 +454,7 @@ fn words(trigger: Trigger) -> (&'static str, &'static str) {
         Trigger::AskPlan => ("plan", "It waits for another plan, or for your criteria."),
         Trigger::Approve { .. } => ("approve", "It is finished. The branch goes where the repository says."),
         Trigger::FreshReview => ("review", "Another reviewer grades what was delivered."),
-        Trigger::Cancel => ("cancel", "Its session is stopped. You can bring it back."),
+        Trigger::Cancel => ("cancel", "A running session is stopped. You can bring it back."),
         Trigger::Restore => ("bring back", "It starts anew. Its branch is kept."),
         Trigger::Claimed(_)
         | Trigger::SessionEnded(..)

@@ -12,7 +12,7 @@ use crate::live::Live;
 use crate::pages::accounts::local_time;
 use crate::ui::dialog::Confirm;
 use crate::ui::icons::{drawn, icon, icon14, status_mark};
-use crate::ui::parts::{value, waits_for};
+use crate::ui::parts::{capital, told_by, value, waits_for};
 use crate::ui::toast::{Toasts, use_toasts};
 
 /// What the person has typed and chosen.
@@ -98,7 +98,7 @@ pub(crate) fn panel(page: Page) -> AnyView {
     });
     let id = page.id;
     let text =
-        view! { <p>"Its session is stopped. Uncommitted work is kept, and you can bring it back."</p> }
+        view! { <p>"A running session is stopped. Uncommitted work is kept, and you can bring it back."</p> }
             .into_any();
     view! {
         <section class="panel act" aria-label="Your decision" data-act="">
@@ -252,7 +252,8 @@ fn human(desk: Desk, key: &Key) -> AnyView {
 }
 
 fn explain(key: &Key) -> String {
-    let note = if key.note.is_empty() { String::new() } else { format!(" {}.", sentence_case(&key.note)) };
+    let note = told_by(key.note.trim());
+    let note = if note.is_empty() { note } else { format!(" {}.", capital(note.trim_end_matches('.'))) };
     let text = match key.attention {
         Some(Attention::SignOff) => {
             return format!(
@@ -283,11 +284,6 @@ fn explain(key: &Key) -> String {
         None => "It waits for your decision.",
     };
     format!("{text}{note}")
-}
-
-fn sentence_case(text: &str) -> String {
-    let mut chars = text.trim().trim_end_matches('.').chars();
-    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
 fn answer(desk: Desk) -> AnyView {

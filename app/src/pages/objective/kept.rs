@@ -104,12 +104,16 @@ fn one(desk: Desk, kept: &KeptView) -> AnyView {
     let files = kept.files.files.iter().map(file).collect_view();
     let notes = kept.files.left_out.iter().chain(&kept.notes).cloned();
     let notes = notes.map(|text| view! { <p class="meta">{text}</p> }).collect_view();
+    let until = (!kept.dropped).then(|| {
+        let day = format::exact(kept.until).chars().take(10).collect::<String>();
+        view! { <p class="meta kept-until">{format!("It stays until {day}.")}</p> }
+    });
     view! {
         <section class="panel" aria-label=format!("Kept {id}") data-kept=id.to_string()>
             <header class="panel-head">
                 <span class="mono">{format!("rescue/{id}")}</span>
                 <span class="meta">
-                    {format::count(kept.files.files.len() as u64, "file")} {session} " " {age("age", kept.at)}
+                    {format::count(kept.files.files.len() as u64, "file")} {session} ", " {age("age", kept.at)}
                 </span>
                 <span class="sp"></span>
                 {actions(desk, kept)}
@@ -117,6 +121,7 @@ fn one(desk: Desk, kept: &KeptView) -> AnyView {
             <div class="panel-body">
                 <ul class="mono">{files}</ul>
                 {notes}
+                {until}
             </div>
         </section>
     }

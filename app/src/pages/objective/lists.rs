@@ -9,7 +9,7 @@ use opkit_domain::view::{EventView, ObjectiveView, SessionView};
 use crate::format;
 use crate::ui::clock::{age, lasting};
 use crate::ui::icons::{drawn, kind_label, kind_mark, role_label, role_mark, status_mark};
-use crate::ui::parts::{denied, priority, priority_label, rounds};
+use crate::ui::parts::{capital, denied, priority, priority_label, rounds, told_by, who};
 
 /// How a session ended, and whether that is bad.
 pub(crate) fn outcome(session: &SessionView) -> (String, bool) {
@@ -70,11 +70,13 @@ pub(crate) fn sessions(view: &ObjectiveView) -> AnyView {
 
 fn session_row(view: &ObjectiveView, session: &SessionView) -> AnyView {
     let (mut text, mut bad) = outcome(session);
-    let verdict =
-        view.reviews.iter().find(|review| review.session == session.id).and_then(|r| r.verdict.as_ref());
-    if let Some(verdict) = verdict {
+    let review = view.reviews.iter().find(|review| review.session == session.id);
+    if let Some(verdict) = review.and_then(|review| review.verdict.as_ref()) {
         text = format!("{text}, {}", verdict.verdict);
         bad |= verdict.verdict == Decision::Fail;
+    } else if review.is_some_and(|review| review.floor.as_ref().is_some_and(|floor| !floor.green())) {
+        text = format!("{text}, checks failed");
+        bad = true;
     }
     let took = match session.ended_at {
         Some(end) => format::duration(end - session.started_at).into_any(),
@@ -83,7 +85,7 @@ fn session_row(view: &ObjectiveView, session: &SessionView) -> AnyView {
     let live = session.state != SessionState::Ended;
     let mut notes: Vec<(&str, String)> = Vec::new();
     if bad && !session.detail.is_empty() {
-        notes.push(("muted break", session.detail.clone()));
+        notes.push(("muted break", told_by(&session.detail)));
     }
     if session.policy_changed {
         // Somebody reached what only the service may write.
@@ -104,7 +106,7 @@ fn session_row(view: &ObjectiveView, session: &SessionView) -> AnyView {
             </td>
             <td class="mono">{session.id.short().to_owned()}</td>
             <td class="mono on-line">{format!("{} · {}", session.agent, session.account)}</td>
-            <td class="on-line" title=session.detail.clone()>
+            <td class="on-line" title=told_by(&session.detail)>
                 <span class:t-failed=bad>{text}</span>
                 {notes}
             </td>
@@ -137,19 +139,13 @@ fn event_mark(event: &EventView) -> AnyView {
     }
 }
 
-/// A sentence begins with a capital letter, whoever wrote it.
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
-}
-
 /// One sentence on an event.
 fn sentence(event: &EventView) -> String {
     if event.kind == "edited" && !event.reason.is_empty() {
         return format!("Changed: {}", event.reason);
     }
     if !event.reason.is_empty() {
-        return capital(denied(&event.reason));
+        return capital(&told_by(denied(&event.reason)));
     }
     match (event.from, event.to) {
         (None, Some(to)) if event.kind == "created" => format!("Made, in {}", to.label()),
@@ -167,13 +163,18 @@ fn event_line(event: &EventView) -> AnyView {
         (Some(_) | None, Some(_) | None) if event.kind == "denied" => Some("Denied".to_owned()),
         (Some(_) | None, Some(_) | None) => None,
     };
+    let mut text = sentence(event);
+    // Who did it stands behind the sentence, which therefore ends.
+    if !text.ends_with(['.', ':', '?']) {
+        text.push('.');
+    }
     view! {
         <li class="tl" data-event=event.seq.to_string()>
             {event_mark(event)}
             <span class="break">
                 {moved.map(|moved| view! { <b>{moved}</b> ". " })}
-                {sentence(event)}
-                <span class="muted">{format!(" {}", event.actor)}</span>
+                {text}
+                {who(&event.actor).map(|name| view! { <span class="muted">{format!(" {name}")}</span> })}
             </span>
             {age("age", event.at)}
         </li>
@@ -196,7 +197,7 @@ pub(crate) fn timeline(view: &ObjectiveView) -> AnyView {
                 <li class="tl">
                     {drawn("i", "msg")}
                     <span class="break">
-                        <b>{message.actor.clone()}</b>
+                        <b>{who(&message.actor)}</b>
                         " wrote: "
                         {message.text.clone()}
                         <span class="muted">{format!(" {got}")}</span>
@@ -314,7 +315,7 @@ pub(crate) fn facts(view: &ObjectiveView) -> AnyView {
                     <dd>{default}</dd>
                     <dt>"Made by"</dt>
                     <dd>
-                        {view.creator.clone()} " " {age("muted", view.created_at)}
+                        {who(&view.creator)} " " {age("muted", view.created_at)}
                     </dd>
                 </dl>
             </div>

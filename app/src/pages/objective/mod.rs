@@ -289,6 +289,7 @@ fn context(page: Page) -> AnyView {
             async move {
                 match id {
                     Some(id) => read_context(id).await,
+                    // An empty text, as the server would write it.
                     None => Ok(Answer::View(vec![0])),
                 }
             }
@@ -326,20 +327,21 @@ fn context(page: Page) -> AnyView {
     .into_any()
 }
 
-fn context_of(text: Option<String>) -> AnyView {
-    match text {
-        Some(text) => view! {
-            <pre class="panel context-text" data-context="">
-                {text}
-            </pre>
-        }
-        .into_any(),
-        None => view! {
+/// The server tells a plain text; empty = there is no session.
+fn context_of(text: String) -> AnyView {
+    if text.is_empty() {
+        return view! {
             <div class="empty">
                 <h2>"No session yet"</h2>
                 <p>"What an agent gets to read stands here, word for word, once one has started."</p>
             </div>
         }
-        .into_any(),
+        .into_any();
     }
+    view! {
+        <pre class="panel context-text" data-context="">
+            {text}
+        </pre>
+    }
+    .into_any()
 }

@@ -19,7 +19,8 @@ pub(crate) fn path(view: &ObjectiveView) -> AnyView {
         .map(|(index, status)| {
             let time = time_in(view, *status);
             let is_now = *status == now;
-            let is_past = index < at || (is_now && *status == Status::Done);
+            let is_over = index < at && !passed_over(view, *status);
+            let is_past = is_over || (is_now && *status == Status::Done);
             let mark = if is_past {
                 drawn("st c-done", "s-done")
             } else if is_now {
@@ -69,6 +70,15 @@ fn statuses(view: &ObjectiveView) -> Vec<Status> {
             Status::Cancelled => card.status == Status::Cancelled,
         })
         .collect()
+}
+
+/// Nobody reviewed what went from Working to a person: a step that never was gets no tick.
+fn passed_over(view: &ObjectiveView, status: Status) -> bool {
+    match status {
+        Status::Working => view.sessions.is_empty(),
+        Status::AiReview => view.reviews.is_empty() && view.card.rounds.is_empty(),
+        Status::Planning | Status::Queue | Status::HumanReview | Status::Done | Status::Cancelled => false,
+    }
 }
 
 /// All the time spent in a status, from the events.

@@ -23,7 +23,7 @@ use crate::ui::clock::use_clock;
 use crate::ui::data::{load, shown_or};
 use crate::ui::icons::{drawn, icon, icon14, role_label, role_mark, role_pulse};
 use crate::ui::keys::is_typing;
-use crate::ui::parts::{missing, value};
+use crate::ui::parts::{capital, missing, value};
 use crate::ui::toast::use_toasts;
 use screen::Signals;
 
@@ -128,7 +128,8 @@ fn head(session: &SessionView, now: i64, shown: Signals) -> AnyView {
         }
     });
     let (turns, cost) = (session.turns, session.cost_usd_micros);
-    let turns = move || shown.status.with(|s| s.as_ref().map_or(turns, |s| s.turns.max(turns))).to_string();
+    let turns = move || shown.status.with(|s| s.as_ref().map_or(turns, |s| s.turns.max(turns)));
+    let word = move || if turns() == 1 { " turn" } else { " turns" };
     let cost = move || {
         format::money(shown.status.with(|s| s.as_ref().map_or(cost, |s| s.cost_usd_micros.max(cost))))
     };
@@ -153,8 +154,8 @@ fn head(session: &SessionView, now: i64, shown: Signals) -> AnyView {
                 {icon14("clock")} <b>{move || elapsed.get()}</b> <span class="wide">{format!(" of {limit}")}</span>
             </span>
             <span class="v wide">
-                <b>{turns}</b>
-                " turns"
+                <b>{move || turns().to_string()}</b>
+                {word}
             </span>
             <span class="v">
                 <b>{cost}</b>
@@ -353,7 +354,7 @@ fn earlier(shown: Signals) -> AnyView {
 fn ended(shown: Signals) -> AnyView {
     view! {
         <div class="mark-line" class:is-none=move || shown.ended.with(Option::is_none) data-ended="">
-            {move || shown.ended.get().unwrap_or_default()}
+            {move || capital(&shown.ended.get().unwrap_or_default())}
         </div>
     }
     .into_any()

@@ -122,7 +122,7 @@ impl Engine {
         if let Some(floor) = found.floor().filter(|floor| !floor.green()) {
             found.findings = Some(floor_findings(floor));
             found.product = Product::RedFloor;
-            found.detail = "The floor is red.".into();
+            found.detail = "A check failed.".into();
             return;
         }
         match self.read_verdict(row, objective) {
