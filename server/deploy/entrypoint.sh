@@ -27,11 +27,14 @@ trap stop TERM INT
 # Sets status to how $child ended. A signal to us ends a wait early, with more than 128: then it is waited for again,
 # until the child is gone. A number below says that it ended, and its process id may be somebody else's by now.
 end_of_child() {
+    known=
     while :; do
         wait "$child"
         now=$?
-        [ "$now" -eq 127 ] && return
+        # Waited for before, or a program that is not there: the first word on it counts.
+        [ "$now" -eq 127 ] && [ -n "$known" ] && return
         status=$now
+        known=1
         [ "$status" -le 128 ] && return
         kill -0 "$child" 2>/dev/null || return
     done

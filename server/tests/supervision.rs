@@ -255,6 +255,17 @@ impl Drop for Supervisor {
 }
 
 #[test]
+fn a_program_that_is_not_there_is_no_clean_end() {
+    let mut supervisor = Supervisor::of(support::data_dir(), &[], Path::new("/nonexistent/opkit"), &[]);
+    wait_until("the word on it", || {
+        let said = supervisor.errors();
+        if said.contains("ended with status 127") { Ok(()) } else { Err(said) }
+    });
+    supervisor.ask(supervisor.child.id());
+    assert_eq!(supervisor.ends(), Some(127));
+}
+
+#[test]
 fn the_supervisor_ends_with_the_true_status() {
     // By itself: a clean end and a command line that is not understood. Nothing is tried again.
     for status in [0, 2] {

@@ -20,6 +20,7 @@ pub const DEMO_SCRIPTS: &[&str] = &[
     "hangs",
     "crashes",
     "floods",
+    "floods-slow",
     "usage-limit",
     "usage-limit-always",
     "writes-outside",
@@ -73,11 +74,20 @@ impl Agents {
             "demo" => match script {
                 None => Ok(()),
                 Some(script) => {
-                    let word = script.split(':').next().unwrap_or_default();
-                    let known = DEMO_SCRIPTS.contains(&word) || word == "floods-slow";
-                    let fits = script.len() <= 40 && script.chars().all(|c| c.is_ascii_alphanumeric() || "-:".contains(c));
-                    if known && fits {
+                    let (word, number) = match script.split_once(':') {
+                        Some((word, number)) => (word, Some(number)),
+                        None => (script, None),
+                    };
+                    let fits = number.is_none_or(|number| {
+                        (1..=5).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+                    });
+                    if DEMO_SCRIPTS.contains(&word) && fits {
                         Ok(())
+                    } else if DEMO_SCRIPTS.contains(&word) {
+                        Err(Error::BadInput(format!(
+                            "What follows the colon of “{}” is a number of up to five digits, as in slow:20.",
+                            crate::git::short(script)
+                        )))
                     } else {
                         Err(Error::BadInput(format!(
                             "The demo agent has no script “{}”. It has: {}.",

@@ -17,6 +17,7 @@ use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use archive::Archive;
+pub(crate) use restore::refuse_unfinished;
 pub use restore::{Restored, restore};
 
 /// The archive's own version. A change that an older program would misread gets a new one.

@@ -9,6 +9,13 @@ use crate::store::objectives::Objective;
 use crate::store::repositories::RepoRow;
 use crate::store::sessions::SessionRow;
 
+/// Bytes of a brief that an agent gets to read.
+const BRIEF: usize = 200_000;
+/// Bytes of it that are repeated for programs.
+const BRIEF_IN_BLOCK: usize = 20_000;
+/// Bytes of messages in one document; the first is always whole.
+const MESSAGES: usize = 32_000;
+
 /// A document and the last message that it carries.
 pub(crate) struct Context {
     pub(crate) text: String,
@@ -36,16 +43,21 @@ impl Engine {
         }
         let protocol = if review { context_document::REVIEWER } else { context_document::WORKER };
         parts.push(Part::new("Your role", 8_000, protocol.to_owned()));
-        parts.push(Part::new("Objective", 60_000, self.objective_part(row, objective, repo)?));
+        // Only the brief is ever cut: criteria and the block below them are what everything is judged by.
+        parts.push(Part::new("Objective", usize::MAX, self.objective_part(row, objective, repo)?));
         let mut last_message = 0;
         if !review {
             let mut text = String::new();
             for (number, actor, message) in self.store().open_messages(objective.id).await? {
+                // Whole or not at all: what does not fit now counts as unread, and the session after this one gets it.
+                if !text.is_empty() && text.len() + message.len() > MESSAGES {
+                    break;
+                }
                 text.push_str(&format!("From {actor}:\n\n{message}\n\n"));
                 last_message = number;
             }
             if !text.is_empty() {
-                parts.push(Part::new("Messages", 16_000, text));
+                parts.push(Part::new("Messages", usize::MAX, text));
             }
             if !objective.last_session_summary.is_empty() {
                 parts.push(Part::new(
@@ -75,7 +87,7 @@ impl Engine {
         let mut json = serde_json::json!({
             "objective": objective.id,
             "title": objective.title,
-            "brief": objective.brief,
+            "brief": context_document::cut(&objective.brief, BRIEF_IN_BLOCK),
             "type": objective.facts.kind,
             "branch": objective.branch(),
             "criteria": objective.criteria.iter().enumerate().map(|(index, criterion)| serde_json::json!({
@@ -102,7 +114,7 @@ impl Engine {
             objective.branch()
         ));
         text.push_str("### Brief\n\n");
-        text.push_str(&context_document::quoted(&objective.brief));
+        text.push_str(&context_document::quoted(&context_document::cut(&objective.brief, BRIEF)));
         text.push_str("\n### Acceptance criteria (locked)\n\n");
         for (at, criterion) in objective.criteria.iter().enumerate() {
             text.push_str(&format!("{}. {}\n", at + 1, criterion.text.replace('\n', "\n   ")));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use opkit_domain::account_pool::{Wish, choose};
+use opkit_domain::account_pool::{Load, Wish, choose};
 use opkit_domain::dispatch::{self, Class, Live, Slots};
 use opkit_domain::ids::SessionId;
 use opkit_domain::objective::SubState;
@@ -56,7 +56,7 @@ impl Engine {
         }
         let setting = self.cap_setting();
         let mut tx = self.store().begin().await?;
-        let (mut accounts, mut live) = claim::open(&mut tx).await?;
+        let (accounts, mut live) = claim::open(&mut tx).await?;
         // Checked inside the claim: whoever set the switch before this point is obeyed.
         if crate::kill_switch::reason(&self.dirs().kill_switch()).is_some() {
             return Ok(vec![]);
@@ -64,10 +64,15 @@ impl Engine {
         if self.disk_is_low() {
             return Ok(vec![]);
         }
-        // An account whose tmux hangs is none now; it comes back when tmux answers.
-        for load in &mut accounts {
-            load.available &= !self.tmux().is_silent(&self.dirs().tmux_socket(&load.name));
-        }
+        // An account whose tmux hangs, or whose user is not there, is none now; it comes back when that is mended.
+        let mut accounts: Vec<Load> = accounts
+            .into_iter()
+            .map(|(mut load, user)| {
+                load.available &= !self.tmux().is_silent(&self.dirs().tmux_socket(&load.name));
+                load.available &= user.is_none_or(|user| !self.has_slots() || crate::os_users::exists(&user));
+                load
+            })
+            .collect();
         let room: u32 = accounts.iter().filter(|a| a.available).map(|a| a.limit).sum();
         let slots = Slots::new(setting, room, accounts.iter().map(|account| account.limit).sum());
         let mut found = claim::candidates(&mut tx, slots.total.max(20) + 5, &self.held_agents()).await?;

@@ -223,6 +223,7 @@ impl Engine {
             let path = std::path::absolute(&config.data)?;
             data_dir::passable(path.parent().unwrap_or(&path), identity)?;
         }
+        crate::backup::refuse_unfinished(&config.data)?;
         let dirs = DataDir::open(&config.data)?;
         let pool = crate::pool::Pool::open(&dirs.root)?;
         let tmux = Tmux::find(&dirs)?;

@@ -150,6 +150,20 @@ impl Engine {
         match self.accounts().await {
             Ok(accounts) => {
                 for account in accounts {
+                    if let Some(user) = account.os_user.as_deref()
+                        && self.has_slots()
+                        && !crate::os_users::exists(user)
+                    {
+                        lines.push((
+                            false,
+                            format!(
+                                "Account {}: its OS user {user} does not exist, so nothing starts on it. Run: opkit \
+                                 accounts provision, or make the user",
+                                account.name
+                            ),
+                        ));
+                        continue;
+                    }
                     // Only a person can mend a login; a cool-down ends by itself, and disabled is a choice.
                     let fine = account.state != "needs_login";
                     let why = if account.reason.is_empty() {
@@ -186,7 +200,10 @@ impl Engine {
         if let Some(error) = failed {
             return Err(error);
         }
-        self.audit(actor, "stop_all", "", serde_json::json!({ "sessions": live.len() })).await?;
+        let detail = serde_json::json!({ "sessions": live.len() });
+        if let Err(error) = self.audit(actor, "stop_all", "", detail).await {
+            tracing::error!(%error, by = actor.name, "stop-all could not be noted in the audit");
+        }
         self.changed();
         Ok(live.len() as u32)
     }

@@ -74,6 +74,11 @@ pub(crate) fn agent_identity() -> Result<Option<Identity>> {
     }
 }
 
+/// The machine knows the user, and it is one that sessions may run as.
+pub(crate) fn exists(name: &str) -> bool {
+    matches!(lookup(name), Ok(Some(_)))
+}
+
 /// Somebody's home directory. When the machine's users cannot be read every directory may be one.
 pub(crate) fn is_a_home(dir: &Path) -> bool {
     let Ok(passwd) = fs::read_to_string("/etc/passwd") else { return true };

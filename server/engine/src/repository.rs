@@ -215,6 +215,15 @@ impl Engine {
         if output.ok {
             return Ok(());
         }
+        if let Some(lock) = lock_in_the_way(&output.stderr) {
+            // The next look removes what is old enough.
+            self.house_wake().notify_one();
+            return Err(Error::Conflict(format!(
+                "The mirror of {} is locked by {lock}. A lock that nobody holds is removed by itself within a few \
+                 minutes: try again then.",
+                short(source)
+            )));
+        }
         Err(Error::Refused(format!(
             "The repository {} cannot be read: {}",
             short(source),
@@ -410,6 +419,13 @@ fn repo_name(text: &str) -> Result<String> {
 /// that it starts for a local fetch only through the environment, so the path's owner is used where it differs.
 fn safe(source: &str) -> String {
     format!("safe.directory={source}")
+}
+
+/// The lock file that git names, below the mirror.
+fn lock_in_the_way(stderr: &str) -> Option<String> {
+    let at = stderr.find(".lock': File exists")?;
+    let path = stderr[..at].rsplit('\'').next()?;
+    Some(short(&format!("{}.lock", path.rsplit(".git/").next()?)))
 }
 
 /// The owner to become for a registered path: none for URLs, for our own paths, and when we are not root.

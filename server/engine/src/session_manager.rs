@@ -238,13 +238,19 @@ impl Engine {
     /// Asks a session to end.
     pub(crate) async fn ask_to_stop(&self, id: &SessionId, outcome: Outcome, by: &str) -> Result<()> {
         // The request first: it ends the session even when the database cannot be written.
-        let asked = self.write_stop(id, outcome, by);
-        let mut tx = self.store().begin().await?;
-        mark_stopping(&mut tx, id).await?;
-        tx.commit().await?;
-        asked?;
+        self.write_stop(id, outcome, by)?;
+        if let Err(error) = self.note_stopping(id).await {
+            // The session ends all the same; its row follows when it is settled.
+            tracing::warn!(session.id = %id, %error, "a session that was asked to end is not noted yet");
+        }
         self.feed_wake().notify_one();
         Ok(())
+    }
+
+    async fn note_stopping(&self, id: &SessionId) -> Result<()> {
+        let mut tx = self.store().begin().await?;
+        mark_stopping(&mut tx, id).await?;
+        Ok(tx.commit().await?)
     }
 
     /// The request to end is a file, so that it survives every restart.

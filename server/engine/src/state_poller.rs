@@ -24,6 +24,8 @@ const PERIOD: Duration = Duration::from_millis(1000);
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 /// A runner needs a moment between its window's start and its lock.
 const LOCK_GRACE: Duration = Duration::from_secs(5);
+/// An ended session that could not be settled is tried again after this.
+const SETTLE_AGAIN: Duration = Duration::from_secs(3);
 /// Until then a launch's agent may still be on its way to its first instruction.
 const LAUNCH_ECHO: Duration = Duration::from_millis(500);
 
@@ -189,10 +191,17 @@ impl Engine {
         let settling = Settling { engine: self.clone(), id: row.id.clone() };
         tokio::spawn(async move {
             let _settling = settling;
-            let _turn = engine.settle_turns().acquire().await;
-            if let Err(error) = engine.settle(&row, exit).await {
-                tracing::error!(session.id = %row.id, "an ended session could not be settled");
-                engine.tasks().failed("settle", &error);
+            let turn = engine.settle_turns().acquire().await;
+            let settled = engine.settle(&row, exit).await;
+            drop(turn);
+            match settled {
+                Ok(()) => engine.tasks().ok("settle"),
+                Err(error) => {
+                    tracing::error!(session.id = %row.id, error = format!("{error:?}"), "an ended session could not be settled");
+                    engine.tasks().failed("settle", &error);
+                    // What is in the way needs its time to go.
+                    tokio::time::sleep(SETTLE_AGAIN).await;
+                }
             }
         });
         Ok(())

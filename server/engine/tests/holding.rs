@@ -139,3 +139,51 @@ async fn queue(world: &World) -> Vec<ObjectiveId> {
     cards.sort_by_key(|card| (card.position, card.id));
     cards.into_iter().map(|card| card.id).collect()
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_huge_brief_leaves_the_criteria_whole() {
+    let world = World::new(2).await;
+    world.add_repo("app").await;
+    let brief = format!("{}\n", "Much is said here. ".repeat(10_000));
+    let criteria: Vec<Criterion> = (0..50)
+        .map(|n| Criterion { text: format!("hello.txt exists, {n}: {}", "x".repeat(3_000)), check: None })
+        .collect();
+    let id = world.create(NewObjective { brief, criteria, ..bug("app", "Much to read", "good") }).await;
+    let card = world.rests(id).await;
+    assert_eq!(card.status, Status::Done, "{:?} {}", card.attention, card.attention_note);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_did_not_fit_is_not_taken_for_read() {
+    let world = World::new(2).await;
+    world.add_repo("app").await;
+    let new = NewObjective { kind: Kind::Project, hold: true, ..bug("app", "Many words", "good") };
+    let id = world.create(new).await;
+    for n in 0..3 {
+        let text = format!("message {n} {}", "m".repeat(20_000));
+        world.engine.message(&world.owner, id, text).await.unwrap();
+    }
+    let edit = opkit_domain::view::EditObjective { hold: Some(false), ..Default::default() };
+    world.engine.edit(&world.owner, id, edit).await.unwrap();
+    world.rests(id).await;
+    let told = |view: &opkit_domain::view::ObjectiveView| {
+        view.messages.iter().map(|message| message.delivered_to.is_some()).collect::<Vec<_>>()
+    };
+    let view = world.engine.objective(SCOPE, id).await.unwrap();
+    // The newest stands first.
+    assert_eq!(told(&view), [false, false, true]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_restore_left_half_done_is_no_installation() {
+    let dir = support::open_dir();
+    fs::write(dir.path().join("RESTORING"), "").unwrap();
+    let config = opkit_engine::Config {
+        data: dir.path().to_owned(),
+        session_binary: support::session_binary(),
+        ..opkit_engine::Config::default()
+    };
+    let error = opkit_engine::Engine::open(config).await.err().unwrap().to_string();
+    assert!(error.contains("Delete the directory"), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing was made");
+}

@@ -30,6 +30,20 @@ const TOPS: [&str; 12] = [
     "mirrors",
     "rescue",
 ];
+/// Stands in a directory as long as it is being restored.
+const UNFINISHED: &str = "RESTORING";
+
+/// Refuses a directory that a restore left half done.
+pub(crate) fn refuse_unfinished(data: &Path) -> Result<()> {
+    match fs::symlink_metadata(data.join(UNFINISHED)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) | Err(_) => Err(Error::Refused(format!(
+            "A backup was being restored into {} and did not come to its end. Delete the directory and restore again.",
+            data.display()
+        ))),
+    }
+}
+
 /// The sample repository is a directory of ours too.
 const SAMPLE: &str = "sample";
 
@@ -50,6 +64,8 @@ pub struct Restored {
 pub async fn restore(file: &Path, data: &Path) -> Result<Restored> {
     let made = prepare(data)?;
     let data = data.canonicalize()?;
+    // First of all: what a power cut leaves half restored must not be taken for an installation.
+    new_file(&data.join(UNFINISHED), 0o600)?;
     let done = unpack_and_check(file, &data).await;
     if done.is_err() {
         clear(&data, made);
@@ -80,6 +96,7 @@ async fn unpack_and_check(file: &Path, data: &Path) -> Result<Restored> {
     );
     crate::kill_switch::set(&data.join("DISABLED"), &why)?;
     rustix::fs::syncfs(fs::File::open(data)?).map_err(io::Error::from)?;
+    fs::remove_file(data.join(UNFINISHED))?;
     Ok(Restored {
         objectives: found.objectives,
         lost: found.live.len(),
@@ -93,6 +110,7 @@ fn prepare(data: &Path) -> Result<bool> {
     match fs::read_dir(data) {
         Ok(mut entries) => match entries.next() {
             None => Ok(false),
+            Some(_) if data.join(UNFINISHED).exists() => refuse_unfinished(data).map(|()| false),
             Some(_) => Err(Error::Refused(format!(
                 "{} is not empty. A backup is restored into an empty directory only; name another with --data.",
                 data.display()

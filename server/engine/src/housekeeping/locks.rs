@@ -9,8 +9,8 @@ use super::{Found, age};
 use crate::engine::Engine;
 use crate::error::Result;
 
-/// No git of ours holds a lock for longer; each has ten minutes in all.
-const DEAD: Duration = Duration::from_secs(660);
+/// Whoever of ours may write has the turn while this looks; the time is for a person's own git in the mirror.
+const DEAD: Duration = Duration::from_secs(120);
 /// Packs that a killed fetch left half written.
 const DEAD_PACK: Duration = Duration::from_secs(86_400);
 

@@ -18,9 +18,9 @@ pub(crate) async fn take_gate(tx: &mut Tx) -> Result<()> {
     Ok(())
 }
 
-/// Takes the gate and reads what a claim decides by: every account's load, and the live sessions by kind.
+/// Takes the gate and reads what a claim decides by: every account's load and OS user, and the live sessions by kind.
 /// A cool-down that is over counts as available.
-pub(crate) async fn open(tx: &mut Tx) -> Result<(Vec<Load>, Live)> {
+pub(crate) async fn open(tx: &mut Tx) -> Result<(Vec<(Load, Option<String>)>, Live)> {
     let statement = format!("UPDATE gate SET claims = claims + 1 WHERE id = 1; {LOADS}");
     let rows: Vec<LoadRow> = sqlx::query_as(sqlx::AssertSqlSafe(statement)).fetch_all(&mut **tx).await?;
     let mut live = Live::default();
@@ -29,7 +29,7 @@ pub(crate) async fn open(tx: &mut Tx) -> Result<(Vec<Load>, Live)> {
         live.review += *review as u32;
     }
     let now = now_ms();
-    Ok((rows.into_iter().map(|row| load(row, now).0).collect(), live))
+    Ok((rows.into_iter().map(|row| load(row, now)).collect(), live))
 }
 
 type LoadRow = (String, i64, bool, String, Option<i64>, Option<String>, i64, i64);
