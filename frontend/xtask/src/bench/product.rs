@@ -50,7 +50,7 @@ pub(super) struct Product {
 impl Product {
     /// Sets up a data directory with one repository and starts the server.
     pub(super) fn start(mode: Mode, repo: &Path, variables: &[(&str, &str)]) -> Result<Product> {
-        let folder = Folder::new("data")?;
+        let folder = Folder::new(&format!("data-{}", mode.name()))?;
         let data: &Path = &folder;
         opkit(data, &["setup", "--owner", "bench", "--password-stdin"], PASSWORD)?;
         if mode == Mode::OsUsers {
