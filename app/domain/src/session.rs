@@ -119,6 +119,10 @@ pub enum FloorWhen {
     AfterAgent,
 }
 
+/// The oldest Landlock that makes an enforced wall: before it signals are not scoped, so that a session could end
+/// others, and without root the service itself. Linux 6.12 has it.
+pub const OLDEST_LANDLOCK: u32 = 6;
+
 /// The floor: set-up, verify command and checks on a fresh export of the delivered commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Floor {

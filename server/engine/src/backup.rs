@@ -20,6 +20,9 @@ use archive::Archive;
 pub(crate) use restore::refuse_unfinished;
 pub use restore::{Restored, restore};
 
+/// What is copied as it stands, where it is there.
+const COPIED: [&str; 8] =
+    ["keys", "context", "templates", "skills", "agents", "claude-base-url", "confinement.read", "DISABLED"];
 /// The archive's own version. A change that an older program would misread gets a new one.
 const FORMAT: u32 = 1;
 /// First and last entry of an archive.
@@ -109,16 +112,7 @@ impl Engine {
             archive.text(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
             archive.file(Path::new("db/opkit.db"), &database)?;
             fs::remove_file(&database)?;
-            for name in [
-                "keys",
-                "context",
-                "templates",
-                "skills",
-                "agents",
-                "claude-base-url",
-                "confinement.read",
-                "DISABLED",
-            ] {
+            for name in COPIED {
                 archive.tree(&root, Path::new(name), &|_| true)?;
             }
             if records {

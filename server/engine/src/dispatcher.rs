@@ -55,6 +55,8 @@ impl Engine {
             return Ok(vec![]);
         }
         let setting = self.cap_setting();
+        // Read before the writer is taken: nobody waits for a file.
+        let users = crate::os_users::uids()?;
         let mut tx = self.store().begin().await?;
         let (accounts, mut live) = claim::open(&mut tx).await?;
         // Checked inside the claim: whoever set the switch before this point is obeyed.
@@ -69,7 +71,7 @@ impl Engine {
             .into_iter()
             .map(|(mut load, user)| {
                 load.available &= !self.tmux().is_silent(&self.dirs().tmux_socket(&load.name));
-                load.available &= user.is_none_or(|user| !self.has_slots() || crate::os_users::exists(&user));
+                load.available &= user.is_none_or(|user| !self.has_slots() || users.contains_key(&user));
                 load
             })
             .collect();

@@ -5,7 +5,7 @@ mod tasks;
 use std::time::Duration;
 
 use opkit_domain::access::{Access, Actor, Scope};
-use opkit_domain::session::{Outcome, WallMode};
+use opkit_domain::session::{OLDEST_LANDLOCK, Outcome, WallMode};
 use opkit_domain::view::HealthView;
 
 use crate::clock::now_ms;
@@ -117,8 +117,10 @@ impl Engine {
         ];
         let abi = fs_abi();
         lines.push((
-            abi >= 6,
-            format!("Landlock ABI {abi}; 6 or more (Linux 6.12) is needed for an enforced wall"),
+            abi >= OLDEST_LANDLOCK,
+            format!(
+                "Landlock ABI {abi}; {OLDEST_LANDLOCK} or more (Linux 6.12) is needed for an enforced wall"
+            ),
         ));
         let free = self.disk_free() >> 20;
         lines.push((
@@ -149,10 +151,11 @@ impl Engine {
         }
         match self.accounts().await {
             Ok(accounts) => {
+                let users = crate::os_users::uids().unwrap_or_default();
                 for account in accounts {
                     if let Some(user) = account.os_user.as_deref()
                         && self.has_slots()
-                        && !crate::os_users::exists(user)
+                        && !users.contains_key(user)
                     {
                         lines.push((
                             false,

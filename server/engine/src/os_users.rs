@@ -1,5 +1,6 @@
 //! OS users, groups and slots: whom a session runs as, and who is left of it.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -74,9 +75,22 @@ pub(crate) fn agent_identity() -> Result<Option<Identity>> {
     }
 }
 
-/// The machine knows the user, and it is one that sessions may run as.
-pub(crate) fn exists(name: &str) -> bool {
-    matches!(lookup(name), Ok(Some(_)))
+/// Every user of the machine that sessions may run as, by name: one read for all accounts.
+pub(crate) fn uids() -> Result<HashMap<String, u32>> {
+    let passwd = fs::read_to_string("/etc/passwd")?;
+    let mut users = HashMap::new();
+    for line in passwd.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        if let [name, _, uid, gid, ..] = fields[..]
+            && let (Ok(uid), Ok(gid)) = (uid.parse::<u32>(), gid.parse::<u32>())
+            && uid != 0
+            && gid != 0
+        {
+            // The first of two lines counts, as it does everywhere.
+            users.entry(name.to_owned()).or_insert(uid);
+        }
+    }
+    Ok(users)
 }
 
 /// Somebody's home directory. When the machine's users cannot be read every directory may be one.

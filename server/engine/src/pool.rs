@@ -318,6 +318,8 @@ impl Engine {
             }
         }
         self.pool().mark(repo.id());
+        // The card is at work already, and a checkout takes seconds.
+        self.feed_wake().notify_one();
         let _waiting = self.pool().wait();
         let _turn = self.pool().turn(repo.id()).await;
         let mut place = self.pool().place(repo.id())?;

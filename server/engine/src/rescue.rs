@@ -189,8 +189,8 @@ impl Engine {
                 continue;
             }
             let place = self.dirs().scratch(objective.id).join(format!("rescue-{}.bundle", row.id));
-            let copy = (bundle, place.clone(), identity.cloned());
-            tokio::task::spawn_blocking(move || copy_for(&copy.0, &copy.1, copy.2.as_ref()))
+            let (to, owner) = (place.clone(), identity.cloned());
+            tokio::task::spawn_blocking(move || copy_for(&bundle, &to, owner.as_ref()))
                 .await
                 .map_err(|error| Error::Internal(error.into()))??;
             steps.push(Restore {

@@ -99,7 +99,7 @@ async fn checks_of_a_review_touch_nothing_of_the_reviewer_s() {
 #[tokio::test(flavor = "multi_thread")]
 async fn checks_of_a_task_run_in_a_home_of_their_own() {
     let world = World::new(2).await;
-    let verify = "test -z \"$(ls -A \"$HOME\")\" && test \"$PWD\" = \"$OPKIT_WORKTREE\" && test -f hello.txt";
+    let verify = "echo said > /dev/stderr && test -z \"$(ls -A \"$HOME\")\" && test \"$PWD\" = \"$OPKIT_WORKTREE\" && test -f hello.txt";
     repo_with(&world, NewRepo { verify: Some(verify.into()), ..NewRepo::default() }).await;
     let id = world.create(NewObjective { kind: Kind::Task, ..bug("app", "Checked", "good") }).await;
     assert_eq!(world.rests(id).await.status, Status::Done);

@@ -15,21 +15,8 @@ use super::{END, FORMAT, MANIFEST, Manifest, write_through};
 use crate::error::{Error, Result};
 use crate::store::backup::{own_schema, settle_in};
 
-/// The only names at the top of an archive.
-const TOPS: [&str; 12] = [
-    "db",
-    "keys",
-    "context",
-    "templates",
-    "skills",
-    "agents",
-    "claude-base-url",
-    "confinement.read",
-    "DISABLED",
-    "sessions",
-    "mirrors",
-    "rescue",
-];
+/// The only names at the top of an archive, beside those that are copied as they stand.
+const TOPS: [&str; 4] = ["db", "sessions", "mirrors", "rescue"];
 /// Stands in a directory as long as it is being restored.
 const UNFINISHED: &str = "RESTORING";
 
@@ -66,7 +53,8 @@ pub async fn restore(file: &Path, data: &Path) -> Result<Restored> {
     let made = prepare(data)?;
     let data = data.canonicalize()?;
     // First of all: what a power cut leaves half restored must not be taken for an installation.
-    new_file(&data.join(UNFINISHED), 0o600)?;
+    new_file(&data.join(UNFINISHED), 0o600)?.sync_all()?;
+    fs::File::open(&data)?.sync_all()?;
     let done = unpack_and_check(file, &data).await;
     if done.is_err() {
         clear(&data, made);
@@ -111,11 +99,10 @@ fn prepare(data: &Path) -> Result<bool> {
     match fs::read_dir(data) {
         Ok(mut entries) => match entries.next() {
             None => Ok(false),
-            Some(_) if data.join(UNFINISHED).exists() => refuse_unfinished(data).map(|()| false),
-            Some(_) => Err(Error::Refused(format!(
+            Some(_) => refuse_unfinished(data).and(Err(Error::Refused(format!(
                 "{} is not empty. A backup is restored into an empty directory only; name another with --data.",
                 data.display()
-            ))),
+            )))),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::DirBuilder::new().recursive(true).mode(0o711).create(data)?;
@@ -210,7 +197,7 @@ fn read_manifest(file: &Path, entry: tar::Entry<'_, impl Read>) -> Result<Manife
 fn allowed<'a>(file: &Path, name: &'a Path) -> Result<&'a Path> {
     let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
     let top = name.iter().next().and_then(|part| part.to_str()).unwrap_or_default();
-    if plain && (TOPS.contains(&top) || top == SAMPLE) {
+    if plain && (TOPS.contains(&top) || super::COPIED.contains(&top) || top == SAMPLE) {
         Ok(name)
     } else {
         Err(no_backup(file, &format!("{} does not belong into one", name.display())))

@@ -66,13 +66,9 @@ impl Engine {
         let (now, store) = (now_ms(), self.store());
         let (seen, hold) = (store.number("retention_seen").await?, store.number("retention_hold").await?);
         let until = hold_until(seen, hold, now);
-        if until != hold {
-            store.note_number("retention_hold", until.unwrap_or(0)).await?;
-            if until.is_some() {
-                tracing::warn!(
-                    "the clock is more than a day further: nothing is cleared by its age for a day"
-                );
-            }
+        if let Some(until) = until.filter(|until| Some(*until) != hold) {
+            store.note_number("retention_hold", until).await?;
+            tracing::warn!(until, "the clock jumped: nothing is cleared by its age for a day");
         }
         store.note_number("retention_seen", now).await?;
         Ok(until.is_some_and(|until| now < until))

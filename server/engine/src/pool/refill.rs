@@ -212,11 +212,12 @@ impl Engine {
     /// runs as the service's own user.
     async fn users_in_turn(&self, count: u32) -> Result<Vec<u32>> {
         let Some(agent) = self.identity() else { return Ok(vec![]) };
+        let users = crate::os_users::uids()?;
         let (mut loads, mut uids) = (Vec::new(), HashMap::new());
         for (load, user) in self.store().loads().await? {
             let uid = match user {
                 None => Some(agent.uid),
-                Some(name) => crate::os_users::lookup(&name)?.map(|user| user.uid),
+                Some(name) => users.get(&name).copied(),
             };
             if let Some(uid) = uid {
                 uids.insert(load.name.clone(), uid);

@@ -69,11 +69,18 @@ impl Engine {
                 (Ok(_) | Err(_), _) => {}
             }
         }
-        match rustix::fs::unlinkat(&config_dir, FILE, AtFlags::empty()) {
-            // It made a directory of that name: no login is in it, and the end of a session waits for nothing.
-            Err(Errno::ISDIR | Errno::PERM | Errno::NOENT) | Ok(()) => Ok(()),
-            Err(error) => Err(io(error)),
-        }
+        take_away(&config_dir)
+    }
+}
+
+/// Removes a lent login. What an agent did to it, a closed directory say, holds no session's end up.
+fn take_away(config: &OwnedFd) -> Result<()> {
+    // Without root the directory is ours as well as the agent's, who may have closed it.
+    let _ = rustix::fs::fchmod(config, Mode::from_raw_mode(0o700));
+    match rustix::fs::unlinkat(config, FILE, AtFlags::empty()) {
+        // It made a directory of that name: no login is in it.
+        Err(Errno::ISDIR | Errno::PERM | Errno::ACCESS | Errno::NOENT) | Ok(()) => Ok(()),
+        Err(error) => Err(io(error)),
     }
 }
 
@@ -205,6 +212,8 @@ mod tests {
         std::fs::create_dir_all(config.join(FILE).join("deep")).unwrap();
         let error = lend(home.path(), b"{\"d\":1}", None).unwrap_err().to_string();
         assert!(error.contains("Delete it"), "{error}");
+        take_away(&open_config(home.path()).unwrap()).unwrap();
+        assert!(config.join(FILE).is_dir(), "no login, and nothing of ours");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
 };
-use opkit_domain::session::{WallMode, WallSpec};
+use opkit_domain::session::{OLDEST_LANDLOCK, WallMode, WallSpec};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch,
@@ -16,8 +16,6 @@ use seccompiler::{
 
 /// The newest Landlock whose rights this program knows; of these the kernel enforces all that it has.
 const NEWEST: ABI = ABI::V10;
-/// Below this, signals are not scoped: a session could end others, and without root the service itself.
-const OLDEST: u32 = 6;
 
 /// Devices that every program may write and read.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
@@ -72,9 +70,9 @@ fn restrict_files(spec: &WallSpec) -> anyhow::Result<u32> {
         LandlockStatus::NotEnabled => bail!("the kernel was started without Landlock (lsm=landlock,...)"),
         LandlockStatus::NotImplemented => bail!("the kernel has no Landlock; Linux 6.12 or newer is needed"),
     };
-    if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs || abi < OLDEST {
+    if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs || abi < OLDEST_LANDLOCK {
         bail!(
-            "Landlock is not fully enforced: the kernel has version {abi}, and {OLDEST} (Linux 6.12) is needed to keep \
+            "Landlock is not fully enforced: the kernel has version {abi}, and {OLDEST_LANDLOCK} (Linux 6.12) is needed to keep \
              signals in"
         );
     }
