@@ -517,7 +517,10 @@ pub struct ProbeCheck {
 pub mod files {
     /// [`super::RunSpec`].
     pub const SPEC: &str = "spec.json";
-    /// Held exclusively (a POSIX record lock on the whole file) while the runner lives; its content is the runner's pid.
+    /// What becomes of [`SPEC`], or stands in its place, when nothing may come of a launch any more.
+    pub const CALLED_OFF: &str = "spec.called-off.json";
+    /// Held exclusively (a POSIX record lock on the whole file) while the runner lives. Its content is the runner's
+    /// pid as soon as it has its launch record; while it is empty nothing of the session ran.
     pub const LOCK: &str = "lock";
     /// [`super::ExitFile`].
     pub const EXIT: &str = "exit.json";

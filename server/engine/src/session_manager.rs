@@ -12,7 +12,7 @@ use opkit_domain::ids::SessionId;
 use opkit_domain::session::{Identity, Outcome, Role, RunSpec, StopRequest, files};
 use sha2::{Digest, Sha256};
 
-pub(crate) use probe::{Runner, runner};
+pub(crate) use probe::{Runner, began, runner};
 pub(crate) use spec::TAKE_BRANCH;
 
 use crate::data_dir::{give, mode, own_dir, write_atomically, write_quickly};
@@ -20,6 +20,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::state_poller::read_json;
 use crate::store::objectives::Objective;
+use crate::store::repositories::RepoRow;
 use crate::store::sessions::{SessionRow, mark_stopping};
 
 /// A start that takes longer than this waits on, and lets the next one begin.
@@ -107,19 +108,20 @@ impl Engine {
         let mut objective = self.store().objective(row.scope, row.objective).await?;
         // Somebody may have removed it by hand since housekeeping looked.
         objective.worktree_ready &= self.worktree_stands(objective.id);
-        self.make_directories(&row, &objective).await?;
+        let repo = self.repo_row(row.scope, objective.repo).await?;
+        self.make_place(&row, &objective, &repo).await?;
         // Two at a time from here: a burst of starts would only slow each of them down.
         let turn = self.start_turns().acquire().await.map_err(|closed| Error::Internal(closed.into()))?;
         let dir = self.dirs().session(id);
-        // A power cut can leave an empty file; a whole one is kept, so that launching twice is the same launch.
-        if read_json::<RunSpec>(&dir.join(files::SPEC)).is_none() {
-            let spec = self.build_spec(&row, &objective).await?;
-            write_quickly(&dir.join(files::SPEC), &serde_json::to_vec_pretty(&spec)?, 0o600)?;
-        }
         let socket = self.dirs().tmux_socket(&row.account);
         let argv: [&OsStr; 3] = [self.runner().as_os_str(), OsStr::new("run"), dir.as_os_str()];
         let mut opening = std::pin::pin!(self.tmux().open(&socket, objective.id, &argv));
-        let window = match tokio::time::timeout(START_TURN, &mut opening).await {
+        // tmux and the runner take as long to begin as the launch record takes to be written: the runner waits for it.
+        let record = self.write_record(&row, &objective, &repo);
+        let (written, opened) = tokio::join!(record, tokio::time::timeout(START_TURN, &mut opening));
+        // Whoever settles this calls it off: a runner that waits, or comes late, leaves.
+        written?;
+        let window = match opened {
             Ok(window) => window?,
             // A tmux server that hangs holds up its own account only.
             Err(_) => {
@@ -131,12 +133,30 @@ impl Engine {
         Ok(())
     }
 
-    /// Directories of the session and its objective, each with its owner. Nothing of the session runs yet: whatever
-    /// the place holds is handed over first, and only then its door is opened for the session's slot.
-    async fn make_directories(&self, row: &SessionRow, objective: &Objective) -> Result<()> {
+    /// The launch record. A power cut can leave an empty file; a whole one is kept, so that launching twice is the
+    /// same launch.
+    async fn write_record(&self, row: &SessionRow, objective: &Objective, repo: &RepoRow) -> Result<()> {
+        let file = self.dirs().session(&row.id).join(files::SPEC);
+        if read_json::<RunSpec>(&file).is_some() {
+            return Ok(());
+        }
+        let spec = self.build_spec(row, objective, repo).await?;
+        write_quickly(&file, &serde_json::to_vec_pretty(&spec)?, 0o600)
+    }
+
+    /// What can take long: directories of the session and its objective, each with its owner, a checkout, an export.
+    /// Nothing of the session runs yet: whatever the place holds is handed over first, and only then its door is
+    /// opened for the session's slot.
+    async fn make_place(&self, row: &SessionRow, objective: &Objective, repo: &RepoRow) -> Result<()> {
         let session = self.dirs().session(&row.id);
         fs::create_dir_all(&session)?;
         mode(&session, 0o700)?;
+        let recorded = read_json::<RunSpec>(&session.join(files::SPEC)).is_some();
+        // Of a launch that failed, and whose end could not be stored either.
+        let called_off = session.join(files::CALLED_OFF);
+        if called_off.exists() {
+            fs::remove_file(called_off)?;
+        }
         let policy = self.dirs().policy(&row.id);
         fs::create_dir_all(&policy)?;
         mode(&policy, 0o755)?;
@@ -144,8 +164,8 @@ impl Engine {
         fs::create_dir_all(&place)?;
         self.shut(&place)?;
         let identity = self.identity_of(row)?;
-        if row.role != Role::Review && !objective.worktree_ready && !session.join(files::SPEC).exists() {
-            self.fresh_worktree(row, objective, identity.as_ref()).await?;
+        if row.role != Role::Review && !objective.worktree_ready && !recorded {
+            self.fresh_worktree(objective, repo, identity.as_ref()).await?;
         }
         let before = if identity.is_some() { self.known_users().await? } else { vec![] };
         tokio::task::spawn_blocking({
@@ -154,8 +174,10 @@ impl Engine {
         })
         .await
         .map_err(|error| Error::Internal(error.into()))??;
-        if row.role != Role::Review {
-            self.open_for(&place.join("state"), row)?;
+        match row.role {
+            Role::Review if !recorded => self.prepare_review(row, objective, repo).await?,
+            Role::Review => {}
+            Role::Plan | Role::Work | Role::Delegate => self.open_for(&place.join("state"), row)?,
         }
         self.open_for(&place, row)
     }
@@ -164,17 +186,16 @@ impl Engine {
     /// its own.
     async fn fresh_worktree(
         &self,
-        row: &SessionRow,
         objective: &Objective,
+        repo: &RepoRow,
         identity: Option<&Identity>,
     ) -> Result<()> {
         let worktree = self.dirs().worktree(objective.id);
         if worktree.exists() {
             self.pool().discard(&worktree)?;
         }
-        let repo = self.repo_row(row.scope, objective.repo).await?;
         let base = objective.head_commit.as_deref().or(objective.base_commit.as_deref()).unwrap_or_default();
-        self.take_checkout(&repo, base, identity, &worktree).await?;
+        self.take_checkout(repo, base, identity, &worktree).await?;
         Ok(())
     }
 

@@ -4,6 +4,7 @@ mod finish;
 mod found;
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use opkit_domain::ids::SessionId;
 use opkit_domain::session::{ExitFile, Outcome, Role, RunStatus, files};
@@ -15,6 +16,8 @@ use crate::state_poller::read_json;
 use crate::store::sessions::SessionRow;
 use found::Found;
 
+/// A runner without a launch record looks for it all the time, and leaves when it is called off.
+const LEAVES: Duration = Duration::from_secs(1);
 /// Begin of what an exit file says of an agent that could not be started.
 const AGENT_DID_NOT_START: &str = "The agent could not be started";
 
@@ -113,12 +116,22 @@ impl Engine {
     }
 
     /// Takes the launch record away from a runner that may still come: a window can open long after we gave up.
-    fn call_off(&self, row: &SessionRow) -> Result<bool> {
+    /// One that waits for its record leaves at once.
+    async fn call_off(&self, row: &SessionRow) -> Result<bool> {
         let dir = self.dirs().session(&row.id);
-        match fs::rename(dir.join(files::SPEC), dir.join("spec.called-off.json")) {
+        let mark = dir.join(files::CALLED_OFF);
+        match fs::rename(dir.join(files::SPEC), &mark) {
             Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                fs::create_dir_all(&dir)?;
+                crate::data_dir::mode(&dir, 0o700)?;
+                fs::File::create(mark)?;
+            }
             Err(error) => return Err(error.into()),
+        }
+        let deadline = Instant::now() + LEAVES;
+        while runner(&dir) != Runner::Free && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Ok(runner(&dir) == Runner::Free && self.nothing_lives(row)?)
     }
@@ -126,7 +139,7 @@ impl Engine {
     /// Nothing of it ever ran.
     pub(crate) async fn settle_never_ran(&self, id: &SessionId, why: &str) -> Result<()> {
         match self.store().session_row(id).await? {
-            Some(row) if !self.call_off(&row)? => Ok(()),
+            Some(row) if !self.call_off(&row).await? => Ok(()),
             Some(row) => self.finish(&row, Found::plain(Outcome::NeverRan, why.to_owned())).await,
             None => Ok(()),
         }
@@ -134,7 +147,7 @@ impl Engine {
 
     /// A stop that came before the runner.
     pub(crate) async fn settle_stopped_before_start(&self, row: &SessionRow) -> Result<()> {
-        if !self.call_off(row)? {
+        if !self.call_off(row).await? {
             return Ok(());
         }
         self.finish(row, Found::plain(Outcome::Stopped, "It was stopped before it started.".into())).await

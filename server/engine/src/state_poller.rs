@@ -13,7 +13,7 @@ use opkit_domain::session::{ExitFile, Outcome, RunStatus, SessionState, files};
 use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::session_manager::{LaunchPermit, Runner, runner};
+use crate::session_manager::{LaunchPermit, Runner, began, runner};
 use crate::store::events::{NewEvent, append};
 use crate::store::people::audit_in;
 use crate::store::sessions::{SessionRow, mark_running};
@@ -70,6 +70,10 @@ impl Engine {
     /// A launch is under way, or its agent has hardly begun.
     pub(crate) fn something_starts(&self) -> bool {
         self.launches().values().any(|at| at.is_none_or(|at| at.elapsed() < LAUNCH_ECHO))
+    }
+
+    fn launches_now(&self, id: &SessionId) -> bool {
+        self.launches().get(id) == Some(&None)
     }
 
     /// A launch is under way, or was so recently that its runner may not hold its lock yet.
@@ -171,7 +175,7 @@ impl Engine {
                 if let Some(exit) = read_json::<ExitFile>(&dir.join(files::EXIT)) {
                     return self.settle_later(row, exit);
                 }
-                if row.state == SessionState::Starting || !dir.join(files::LOCK).exists() {
+                if row.state == SessionState::Starting || !began(dir) {
                     return self.start_again(row).await;
                 }
                 if self.launch_is_fresh(&row.id) {
@@ -209,26 +213,36 @@ impl Engine {
 
     /// Claimed and without a runner: launch it again until its deadline.
     async fn start_again(&self, row: &SessionRow) -> Result<()> {
+        if row.state == SessionState::Stopping && !self.launches_now(&row.id) {
+            return self.settle_stopped_before_start(row).await;
+        }
         if self.launch_is_fresh(&row.id) {
             return Ok(());
-        }
-        if row.state == SessionState::Stopping {
-            return self.settle_stopped_before_start(row).await;
         }
         if now_ms() > row.deadline {
             return self.settle_never_ran(&row.id, "The session did not start within two minutes.").await;
         }
-        if self.dirs().session(&row.id).join(files::LOCK).exists() {
-            // It had its lock before and has no exit file: it ran, and it is gone.
+        if began(&self.dirs().session(&row.id)) {
+            // It has no exit file: it ran, and it is gone.
             return self.settle_lost(row).await;
         }
-        let engine = self.clone();
-        let permit = LaunchPermit::again(row);
-        tokio::spawn(async move { engine.launch(permit).await });
+        self.launch_again(row);
         Ok(())
     }
 
+    fn launch_again(&self, row: &SessionRow) {
+        let (engine, permit) = (self.clone(), LaunchPermit::again(row));
+        tokio::spawn(async move { engine.launch(permit).await });
+    }
+
     async fn note_running(&self, row: &SessionRow, dir: &Path, pid: u32, seen: &mut Seen) -> Result<()> {
+        if row.state == SessionState::Starting && !began(dir) {
+            // It waits for its launch record. If the server that wrote it died, another launch gives it one.
+            if !self.launch_is_fresh(&row.id) {
+                self.launch_again(row);
+            }
+            return Ok(());
+        }
         let proof = fs::read_to_string(dir.join(files::PROOF)).ok();
         if row.state == SessionState::Starting || (!seen.proof_stored && proof.is_some()) {
             let mut tx = self.store().begin().await?;

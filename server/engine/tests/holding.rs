@@ -10,7 +10,7 @@ use std::process::Command;
 
 use opkit_domain::ids::ObjectiveId;
 use opkit_domain::objective::{Criterion, Integration, Kind, Status};
-use opkit_domain::session::files;
+use opkit_domain::session::{Outcome, files};
 use opkit_domain::view::NewObjective;
 use opkit_engine::{Error, NewRepo};
 use support::{SCOPE, World, bug, git};
@@ -186,4 +186,40 @@ async fn what_a_restore_left_half_done_is_no_installation() {
     let error = opkit_engine::Engine::open(config).await.err().unwrap().to_string();
     assert!(error.contains("Delete the directory"), "{error}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing was made");
+}
+
+/// The window opens while the launch record is written: a record that cannot be must leave nothing in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_launch_without_a_record_says_why_and_leaves_no_runner() {
+    let world = World::new(2).await;
+    world.add_repo("app").await;
+    let data = world.dir.path().join("data");
+    let hooks = data.join("agents/demo/hooks.json");
+    fs::create_dir_all(hooks.parent().unwrap()).unwrap();
+    fs::write(&hooks, "{ not json").unwrap();
+    let id = world.create(bug("app", "Begins later", "good")).await;
+    let first = world
+        .until("the first launch is over", async || {
+            let sessions = world.engine.objective(SCOPE, id).await.unwrap().sessions;
+            sessions.into_iter().find(|session| session.outcome.is_some())
+        })
+        .await;
+    assert_eq!(first.outcome, Some(Outcome::NeverRan));
+    assert!(first.detail.contains("hooks.json are not understood"), "{}", first.detail);
+    let dir = data.join(format!("sessions/{}", first.id));
+    assert!(dir.join(files::CALLED_OFF).exists() && !dir.join(files::SPEC).exists());
+    world
+        .until("its runner has left", async || {
+            let line = format!("run\0{}", dir.display());
+            let lives = fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+                fs::read(entry.path().join("cmdline"))
+                    .is_ok_and(|text| String::from_utf8_lossy(&text).contains(&line))
+            });
+            (!lives).then_some(())
+        })
+        .await;
+    assert_eq!(fs::read(dir.join(files::LOCK)).unwrap_or_default(), b"");
+    assert!(!dir.join(files::RECORD).exists() && !dir.join(files::EXIT).exists());
+    fs::remove_file(hooks).unwrap();
+    assert_eq!(world.rests(id).await.status, Status::Done);
 }

@@ -40,6 +40,10 @@ use self::steps::StepFailure;
 use self::supervise::Stop;
 use crate::files::{Durability, now_ms, replace};
 
+/// The server opens the window while it writes the launch record. One that takes longer than this is gone.
+const SPEC_PATIENCE: Duration = Duration::from_secs(10);
+/// How often a runner looks for its launch record: at first, and after the time that a start usually takes.
+const SPEC_LOOK: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(5));
 /// A disk that stays full this long keeps the exit file from being written.
 const EXIT_FILE_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -78,7 +82,7 @@ impl Verdict {
 
 /// Runs the session of `dir` to its end.
 pub(crate) fn run(dir: &Path) -> ExitCode {
-    let _lock = match take_lock(dir) {
+    let lock = match take_lock(dir) {
         Ok(Some(lock)) => lock,
         Ok(None) => return ExitCode::from(u8::try_from(EXIT_LOCK_TAKEN).unwrap_or(75)),
         Err(error) => {
@@ -90,8 +94,10 @@ pub(crate) fn run(dir: &Path) -> ExitCode {
         // Launched again after its end: the exit file stands.
         return ExitCode::SUCCESS;
     }
-    match Runner::open(dir) {
-        Ok(mut runner) => runner.run(),
+    match Runner::open(dir, &lock) {
+        Ok(Some(mut runner)) => runner.run(),
+        // Its lock file stays empty: nothing ran, and the server launches it again or knows why not.
+        Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
             let reason = format!("The runner could not start: {error:#}");
             eprintln!("opkit-session run: {reason}");
@@ -104,16 +110,37 @@ pub(crate) fn run(dir: &Path) -> ExitCode {
 /// The lock file stays open until the process ends: closing any descriptor of it frees a record lock.
 fn take_lock(dir: &Path) -> io::Result<Option<File>> {
     let path = dir.join(files::LOCK);
-    let mut lock =
+    let lock =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
     match rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    lock.set_len(0)?;
-    write!(lock, "{}", std::process::id())?;
     Ok(Some(lock))
+}
+
+/// Waits for the launch record. None when it was called off, or when nobody writes it.
+fn await_spec(dir: &Path) -> io::Result<Option<Vec<u8>>> {
+    let start = Instant::now();
+    loop {
+        match fs::read(dir.join(files::SPEC)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => return read.map(Some),
+        }
+        let waited = start.elapsed();
+        let over = [files::CALLED_OFF, files::STOP].iter().any(|name| dir.join(name).exists());
+        if over || waited > SPEC_PATIENCE {
+            return Ok(None);
+        }
+        std::thread::sleep(if waited < SPEC_LOOK.1 * 10 { SPEC_LOOK.0 } else { SPEC_LOOK.1 });
+    }
+}
+
+/// Says in the lock file that this session ran.
+fn began(mut lock: &File) -> io::Result<()> {
+    lock.set_len(0)?;
+    write!(lock, "{}", std::process::id())
 }
 
 /// An exit file for a session whose spec could not even be read; its directory is named by its id.
@@ -157,20 +184,23 @@ fn exit_file(session: SessionId, verdict: Verdict, facts: &Facts, started_at: i6
 }
 
 impl Runner {
-    fn open(dir: &Path) -> anyhow::Result<Runner> {
+    /// None without a launch record.
+    fn open(dir: &Path, lock: &File) -> anyhow::Result<Option<Runner>> {
         let dir = fs::canonicalize(dir)?;
         let started_at = now_ms();
-        let text = fs::read(dir.join(files::SPEC)).context("its spec cannot be read")?;
-        let spec: RunSpec = serde_json::from_slice(&text).context("its spec is not valid")?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let signals = Signals::listen()?;
         let tmux = std::env::var("TMUX").ok();
+        let window = Window::watch(tmux.as_deref());
+        let Some(text) = await_spec(&dir).context("its spec cannot be read")? else { return Ok(None) };
+        began(lock)?;
+        let spec: RunSpec = serde_json::from_slice(&text).context("its spec is not valid")?;
         let journal = Journal::open(&dir, spec.limits.record_bytes).context("the record cannot be opened")?;
-        Ok(Runner {
+        Ok(Some(Runner {
             program: std::env::current_exe()?,
             journal,
             signals,
-            window: Window::watch(tmux.as_deref()),
+            window,
             facts: Facts::default(),
             stop: None,
             guard_broken: false,
@@ -179,7 +209,7 @@ impl Runner {
             started_at,
             dir,
             spec,
-        })
+        }))
     }
 
     fn run(&mut self) -> ExitCode {

@@ -344,3 +344,53 @@ fn a_runner_that_cannot_read_its_spec_says_so() {
     let exit = place.exit();
     assert_eq!((exit.outcome, exit.session.as_str()), (Outcome::NeverRan, ID));
 }
+
+/// Starts a runner before its launch record, and waits until it holds its lock.
+fn starts_early(place: &Place) -> std::process::Child {
+    let mut command = Command::new(place.root().join("bin/opkit-session"));
+    command.arg("run").arg(place.session()).env_remove("TMUX").stdin(Stdio::null()).stdout(Stdio::null());
+    let runner = command.spawn().expect("the runner starts");
+    wait_until("the runner holds its lock", || {
+        let Ok(file) = fs::File::open(place.session().join(files::LOCK)) else { return false };
+        let wanted = rustix::process::Flock::from(rustix::process::FlockType::WriteLock);
+        matches!(rustix::process::fcntl_getlk(&file, &wanted), Ok(Some(_)))
+    });
+    runner
+}
+
+fn lock_says(place: &Place) -> String {
+    fs::read_to_string(place.session().join(files::LOCK)).expect("a lock file")
+}
+
+#[test]
+fn a_runner_waits_for_its_launch_record() {
+    let place = Place::new("good");
+    let mut runner = starts_early(&place);
+    assert_eq!(lock_says(&place), "", "nothing ran yet");
+    fs::write(place.session().join("spec.new"), serde_json::to_vec(&place.spec).expect("json"))
+        .expect("a spec");
+    fs::rename(place.session().join("spec.new"), place.session().join(files::SPEC)).expect("renamed");
+    assert!(runner.wait().expect("it ends").success());
+    assert_eq!(place.exit().outcome, Outcome::Finished);
+    assert_eq!(lock_says(&place), runner.id().to_string());
+}
+
+#[test]
+fn a_launch_that_is_called_off_or_stopped_leaves_nothing() {
+    for name in [files::CALLED_OFF, files::STOP] {
+        let place = Place::new("good");
+        let mut runner = starts_early(&place);
+        fs::write(place.session().join(name), "").expect("a file");
+        assert!(runner.wait().expect("it ends").success());
+        assert_eq!(lock_says(&place), "", "{name}");
+        let left = fs::read_dir(place.session()).expect("a directory").flatten();
+        let mut left: Vec<_> = left.map(|entry| entry.file_name().into_string().expect("a name")).collect();
+        left.sort();
+        let mut expected = [files::CONTEXT, files::LOCK, name];
+        expected.sort_unstable();
+        assert_eq!(left, expected);
+        // The same launch again, when somebody takes the mark away.
+        fs::remove_file(place.session().join(name)).expect("a mark");
+        assert_eq!(place.run().outcome, Outcome::Finished);
+    }
+}

@@ -258,11 +258,13 @@ impl Locks {
             if runner_pid(&entry.path()).is_none() {
                 continue;
             }
-            let (objective, role) = self.known.entry(session.clone()).or_insert_with(|| {
-                let spec = fs::read(entry.path().join(files::SPEC)).expect("a runner has its spec");
+            if !self.known.contains_key(&session) {
+                // One that waits for its launch record runs nothing yet.
+                let Ok(spec) = fs::read(entry.path().join(files::SPEC)) else { continue };
                 let spec: RunSpec = serde_json::from_slice(&spec).expect("a spec");
-                (spec.objective.0, spec.role.to_string())
-            });
+                self.known.insert(session.clone(), (spec.objective.0, spec.role.to_string()));
+            }
+            let (objective, role) = &self.known[&session];
             found.push(Held { objective: *objective, session, role: role.clone() });
         }
         found

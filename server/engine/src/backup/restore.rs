@@ -1,7 +1,7 @@
 //! Restore into an empty directory: checked before it is believed, and started only by a person.
 
 use std::fs;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -69,11 +69,12 @@ async fn unpack_and_check(file: &Path, data: &Path) -> Result<Restored> {
     if found.schema > own_schema() {
         return Err(newer(&manifest));
     }
-    // Their runners are not here: a lock that nobody holds, and no exit file, is what a lost session looks like.
+    // Their runners are not here: a lock file with something in it that nobody holds, and no exit file, is what a
+    // lost session looks like.
     for id in &found.live {
         let dir = data.join("sessions").join(id.as_str());
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-        new_file(&dir.join(files::LOCK), 0o600)?;
+        new_file(&dir.join(files::LOCK), 0o600)?.write_all(b"restored")?;
     }
     point_rescues_here(data, &manifest.root)?;
     let when = OffsetDateTime::from_unix_timestamp(manifest.made_at / 1000)

@@ -15,6 +15,13 @@ pub(crate) enum Runner {
     Free,
 }
 
+/// A runner had its launch record, or an agent came through the wall. One that came before its record leaves the
+/// lock file empty and is launched again.
+pub(crate) fn began(session_dir: &Path) -> bool {
+    let long = fs::symlink_metadata(session_dir.join(files::LOCK)).is_ok_and(|meta| meta.len() > 0);
+    long || fs::symlink_metadata(session_dir.join(files::PROOF)).is_ok()
+}
+
 /// Asks the kernel who holds the lock; never takes it, so a runner that starts now is not disturbed.
 pub(crate) fn runner(session_dir: &Path) -> Runner {
     let Ok(file) = fs::File::open(session_dir.join(files::LOCK)) else { return Runner::Free };

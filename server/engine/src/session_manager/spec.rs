@@ -69,16 +69,17 @@ struct Places {
 }
 
 impl Engine {
-    pub(super) async fn build_spec(&self, row: &SessionRow, objective: &Objective) -> Result<RunSpec> {
-        let repo = self.repo_row(row.scope, objective.repo).await?;
+    pub(super) async fn build_spec(
+        &self,
+        row: &SessionRow,
+        objective: &Objective,
+        repo: &RepoRow,
+    ) -> Result<RunSpec> {
         let places = self.places(row, objective);
         let session = self.dirs().session(&row.id);
-        self.write_policy(row, objective, &repo, &places)?;
+        self.write_policy(row, objective, repo, &places)?;
         self.lend_login(row)?;
-        if row.role == Role::Review {
-            self.prepare_review(row, objective, &repo).await?;
-        }
-        let context = self.context_document(row, objective, &repo).await?;
+        let context = self.context_document(row, objective, repo).await?;
         write_quickly(&session.join(files::CONTEXT), context.text.as_bytes(), 0o600)?;
         write_quickly(&session.join("delivered"), context.last_message.to_string().as_bytes(), 0o600)?;
         let identity = self.identity_of(row)?;
@@ -113,7 +114,7 @@ impl Engine {
             prepare: match row.role {
                 Role::Review => self.unpack(row),
                 Role::Work => {
-                    let mut steps = self.checkout(objective, &repo, &places);
+                    let mut steps = self.checkout(objective, repo, &places);
                     for restore in self.restores(objective, identity.as_ref()).await? {
                         let argv: Vec<&str> = restore.argv.iter().map(String::as_str).collect();
                         let step = step(&restore.title, &places.cwd, &argv);
@@ -122,7 +123,7 @@ impl Engine {
                     steps
                 }
                 Role::Plan | Role::Delegate => {
-                    let mut steps = self.checkout(objective, &repo, &places);
+                    let mut steps = self.checkout(objective, repo, &places);
                     steps.iter_mut().for_each(|step| step.extra_write = vec![places.cwd.clone()]);
                     steps
                 }
@@ -130,7 +131,7 @@ impl Engine {
             env: self.environment(row, objective, &places),
             secret_env: self.secrets(row)?,
             identity,
-            wall: self.wall(row, &repo, &places),
+            wall: self.wall(row, repo, &places),
             limits: RunLimits {
                 wall_clock_s: crate::dispatcher::WALL_CLOCK_S,
                 idle_s: 30 * 60,
@@ -138,7 +139,7 @@ impl Engine {
                 interrupt_s: 10,
                 term_s: 5,
             },
-            floor: self.floor(row, objective, &repo, &places)?,
+            floor: self.floor(row, objective, repo, &places)?,
             floor_copy: review.then(|| self.dirs().review(&row.id)),
             collect: if row.role == Role::Work { self.collect(objective, &places)? } else { vec![] },
             context: session.join(files::CONTEXT),
