@@ -26,9 +26,9 @@ const GROUPS: u32 = 512;
 pub(crate) struct OsUser {
     /// Login name.
     pub(crate) name: String,
-    /// Numeric user, never 0.
+    /// Numeric user; [`lookup`] gives never 0.
     pub(crate) uid: u32,
-    /// Numeric primary group.
+    /// Numeric primary group; [`lookup`] gives never 0.
     pub(crate) gid: u32,
     /// Home directory.
     pub(crate) home: PathBuf,
@@ -36,22 +36,33 @@ pub(crate) struct OsUser {
 
 /// Looks a user up in the machine's own file. Root is refused: agents never run as root.
 pub(crate) fn lookup(name: &str) -> Result<Option<OsUser>> {
-    let passwd = fs::read_to_string("/etc/passwd")?;
-    let mut found = None;
-    for line in passwd.lines() {
-        let fields: Vec<&str> = line.split(':').collect();
-        if let [user, _, uid, gid, _, home, ..] = fields[..]
-            && user == name
-            && let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse())
-        {
-            if uid == 0 || gid == 0 {
-                return Err(Error::Refused(format!("The user {name} is root. Agents never run as root.")));
-            }
-            found = Some(OsUser { name: name.to_owned(), uid, gid, home: home.into() });
-            break;
-        }
+    let found = users()?.into_iter().find(|user| user.name == name);
+    if found.as_ref().is_some_and(OsUser::is_root) {
+        return Err(Error::Refused(format!("The user {name} is root. Agents never run as root.")));
     }
     Ok(found)
+}
+
+impl OsUser {
+    fn is_root(&self) -> bool {
+        self.uid == 0 || self.gid == 0
+    }
+}
+
+/// Everybody in the machine's own file, in its order: of two lines for a name the first counts.
+fn users() -> Result<Vec<OsUser>> {
+    let passwd = fs::read_to_string("/etc/passwd")?;
+    let user = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [name, _, uid, gid, _, home, ..] = fields[..] else { return None };
+        Some(OsUser {
+            name: name.to_owned(),
+            uid: uid.parse().ok()?,
+            gid: gid.parse().ok()?,
+            home: home.into(),
+        })
+    };
+    Ok(passwd.lines().filter_map(user).collect())
 }
 
 /// Whom sessions run as that have no user of their own: `opkit-agent` when the service is root, else nobody else.
@@ -77,25 +88,17 @@ pub(crate) fn agent_identity() -> Result<Option<Identity>> {
 
 /// Every user of the machine that sessions may run as, by name: one read for all accounts.
 pub(crate) fn uids() -> Result<HashMap<String, u32>> {
-    let passwd = fs::read_to_string("/etc/passwd")?;
-    let mut users = HashMap::new();
-    for line in passwd.lines() {
-        let fields: Vec<&str> = line.split(':').collect();
-        if let [name, _, uid, gid, ..] = fields[..]
-            && let (Ok(uid), Ok(gid)) = (uid.parse::<u32>(), gid.parse::<u32>())
-            && uid != 0
-            && gid != 0
-        {
-            // The first of two lines counts, as it does everywhere.
-            users.entry(name.to_owned()).or_insert(uid);
-        }
+    let mut uids = HashMap::new();
+    for user in users()?.into_iter().filter(|user| !user.is_root()) {
+        uids.entry(user.name).or_insert(user.uid);
     }
-    Ok(users)
+    Ok(uids)
 }
 
 /// Somebody's home directory. When the machine's users cannot be read every directory may be one.
 pub(crate) fn is_a_home(dir: &Path) -> bool {
     let Ok(passwd) = fs::read_to_string("/etc/passwd") else { return true };
+    // Of lines that are no user to us, too.
     passwd.lines().filter_map(|line| line.split(':').nth(5)).any(|home| Path::new(home) == dir)
 }
 

@@ -133,11 +133,10 @@ impl Engine {
         Ok(())
     }
 
-    /// The launch record. A power cut can leave an empty file; a whole one is kept, so that launching twice is the
-    /// same launch.
+    /// The launch record. One that is there is kept, so that launching twice is the same launch.
     async fn write_record(&self, row: &SessionRow, objective: &Objective, repo: &RepoRow) -> Result<()> {
         let file = self.dirs().session(&row.id).join(files::SPEC);
-        if read_json::<RunSpec>(&file).is_some() {
+        if file.exists() {
             return Ok(());
         }
         let spec = self.build_spec(row, objective, repo).await?;
@@ -151,7 +150,7 @@ impl Engine {
         let session = self.dirs().session(&row.id);
         fs::create_dir_all(&session)?;
         mode(&session, 0o700)?;
-        let recorded = read_json::<RunSpec>(&session.join(files::SPEC)).is_some();
+        let recorded = keep_whole(&session.join(files::SPEC))?;
         // Of a launch that failed, and whose end could not be stored either.
         let called_off = session.join(files::CALLED_OFF);
         if called_off.exists() {
@@ -219,9 +218,8 @@ impl Engine {
     /// Users whose files may stand in a worktree: everybody that sessions run as.
     async fn known_users(&self) -> Result<Vec<u32>> {
         let mut known: Vec<u32> = self.identity().map(|identity| identity.uid).into_iter().collect();
-        for name in self.store().os_users().await? {
-            known.extend(crate::os_users::lookup(&name)?.map(|user| user.uid));
-        }
+        let users = crate::os_users::uids()?;
+        known.extend(self.store().os_users().await?.iter().filter_map(|name| users.get(name)));
         // Checkouts made ahead belong to the service.
         known.push(rustix::process::geteuid().as_raw());
         Ok(known)
@@ -293,6 +291,16 @@ impl Engine {
     }
 }
 
+/// Whether a launch record is there. A power cut can leave an empty or a torn one: it goes before a window opens,
+/// because a runner takes what it finds.
+fn keep_whole(record: &Path) -> Result<bool> {
+    let whole = read_json::<RunSpec>(record).is_some();
+    if !whole && record.exists() {
+        fs::remove_file(record)?;
+    }
+    Ok(whole)
+}
+
 /// Writes a file that belongs to a session's user.
 pub(crate) fn give_file(path: &Path, bytes: &[u8], bits: u32, identity: Option<&Identity>) -> Result<()> {
     use std::io::Write;
@@ -302,4 +310,22 @@ pub(crate) fn give_file(path: &Path, bytes: &[u8], bits: u32, identity: Option<&
     let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(bits).open(path)?;
     file.write_all(bytes)?;
     give(path, identity)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says what it expects")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_power_cut_left_of_a_launch_record_is_gone_before_a_runner_looks() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = dir.path().join(files::SPEC);
+        assert!(!keep_whole(&record).unwrap());
+        for torn in ["", "{\"session\":"] {
+            fs::write(&record, torn).unwrap();
+            assert!(!keep_whole(&record).unwrap());
+            assert!(!record.exists(), "{torn:?} is left for the runner");
+        }
+    }
 }

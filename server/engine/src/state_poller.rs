@@ -175,7 +175,9 @@ impl Engine {
                 if let Some(exit) = read_json::<ExitFile>(&dir.join(files::EXIT)) {
                     return self.settle_later(row, exit);
                 }
-                if row.state == SessionState::Starting || !began(dir) {
+                // A row that says `running` is a witness too, whatever a power cut left of the lock file.
+                let ran = row.state == SessionState::Running || began(dir);
+                if row.state == SessionState::Starting || !ran {
                     return self.start_again(row).await;
                 }
                 if self.launch_is_fresh(&row.id) {

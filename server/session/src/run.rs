@@ -42,8 +42,10 @@ use crate::files::{Durability, now_ms, replace};
 
 /// The server opens the window while it writes the launch record. One that takes longer than this is gone.
 const SPEC_PATIENCE: Duration = Duration::from_secs(10);
-/// How often a runner looks for its launch record: at first, and after the time that a start usually takes.
-const SPEC_LOOK: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(5));
+/// How often a runner looks for its launch record as long as a start usually takes, and afterwards.
+const LOOK_SOON: Duration = Duration::from_micros(200);
+const USUAL_START: Duration = Duration::from_millis(50);
+const LOOK_LATER: Duration = Duration::from_millis(5);
 /// A disk that stays full this long keeps the exit file from being written.
 const EXIT_FILE_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -133,7 +135,7 @@ fn await_spec(dir: &Path) -> io::Result<Option<Vec<u8>>> {
         if over || waited > SPEC_PATIENCE {
             return Ok(None);
         }
-        std::thread::sleep(if waited < SPEC_LOOK.1 * 10 { SPEC_LOOK.0 } else { SPEC_LOOK.1 });
+        std::thread::sleep(if waited < USUAL_START { LOOK_SOON } else { LOOK_LATER });
     }
 }
 
