@@ -128,7 +128,8 @@ fn thirty_at_once_keep_the_cap_and_the_order() {
     let fleet = Fleet::start(10);
     let new: Vec<Value> = (0..30)
         .map(|n| {
-            let script = ["good", "slow:1", "good", "fails-then-good", "good"][n % 5];
+            // Sessions that outlast the starts of others, however slow the machine, fill the slots.
+            let script = ["good", "slow:3", "slow:3", "fails-then-good", "slow:3"][n % 5];
             let priority = [0, 2, 0, 4, 0, 1][n % 6];
             json!({"title": format!("Objective {n}"), "script": script, "priority": priority})
         })

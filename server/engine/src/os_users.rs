@@ -291,6 +291,12 @@ mod tests {
             .env("OPKIT_SESSION", id.as_str())
             .spawn()
             .unwrap();
+        // The kernel lets a parent go on a moment before its child's environment can be read.
+        let environment = format!("/proc/{}/environ", child.id());
+        while !fs::read_to_string(&environment).unwrap().contains(id.as_str()) {
+            assert!(child.try_wait().unwrap().is_none(), "it lives");
+            std::thread::yield_now();
+        }
         assert_eq!(kill_all(&id, None), 1);
         assert!(!child.wait().unwrap().success());
         assert_eq!(kill_all(&id, None), 0);
