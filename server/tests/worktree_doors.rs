@@ -4,10 +4,15 @@
 mod support;
 
 use serde_json::json;
-use support::{Server, output_of, run, wait_until};
+use support::{Server, output_of, run, wait_within};
 
 /// Set-up that leaves a change and an untracked file.
 const SETUP: &str = "echo precious > untracked.txt";
+
+/// Checkouts are made ahead, and thrown away, only when nothing else wants the processor.
+fn at_leisure<T>(what: &str, ask: impl FnMut() -> Result<T, String>) -> T {
+    wait_within(std::time::Duration::from_secs(90), what, ask)
+}
 
 #[test]
 fn what_was_kept_is_shown_given_and_brought_back() {
@@ -91,7 +96,7 @@ fn repositories_and_upkeep_are_changed_by_command_and_rest() {
     assert_eq!(patch("/api/v1/repos", json!({"name": "my shop", "pool": "3"})).status, 400);
     assert_eq!(patch("/api/v1/repos", json!({"name": "my shop", "change": {"pool": "99"}})).status, 400);
     assert_eq!(patch("/api/v1/upkeep", json!({"worktree_days": 9})).status, 403, "operators do not");
-    wait_until("the checkout is ready", || {
+    at_leisure("the checkout is ready", || {
         let list = server.request("GET", "/api/v1/repos").bearer(&token).send().json();
         if list["items"][0]["ready"] == 1 { Ok(()) } else { Err(list.to_string()) }
     });
@@ -101,7 +106,7 @@ fn repositories_and_upkeep_are_changed_by_command_and_rest() {
     assert_eq!(shown["upkeep"]["worktree_days"], 9, "{shown}");
     // One more may have been under way when the number became smaller; it goes again.
     let cookie = server.cookie();
-    wait_until("the page to show one checkout", || {
+    at_leisure("the page to show one checkout", || {
         let page = server.request("GET", "/repositories").header("cookie", &cookie).send();
         let right = page.body.contains("1 of 1") && page.body.contains("make deps");
         if right { Ok(()) } else { Err(page.body) }
@@ -118,7 +123,7 @@ fn after_a_kill_what_is_whole_is_used_and_what_is_half_made_goes() {
     output_of(server.data.path(), &["repos", "add", &path, "--name", "shop"], "");
     let token = server.token();
     let ready = |server: &Server| {
-        wait_until("two checkouts are ready", || {
+        at_leisure("two checkouts are ready", || {
             let list = server.request("GET", "/api/v1/repos").bearer(&token).send().json();
             if list["items"][0]["ready"] == 2 { Ok(()) } else { Err(list.to_string()) }
         });
@@ -139,7 +144,7 @@ fn after_a_kill_what_is_whole_is_used_and_what_is_half_made_goes() {
         std::fs::write(dir.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
     }
     let server = Server::start_in(data, &[]);
-    wait_until("what is half made is gone", || {
+    at_leisure("what is half made is gone", || {
         let left: Vec<_> = half.iter().filter(|dir| dir.exists()).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
     });
