@@ -394,3 +394,18 @@ fn a_launch_that_is_called_off_or_stopped_leaves_nothing() {
         assert_eq!(place.run().outcome, Outcome::Finished);
     }
 }
+
+/// However quickly it leaves: the look at its version must not lose the race against its end.
+#[test]
+fn a_program_of_another_version_than_the_probed_one_never_counts() {
+    for _ in 0..10 {
+        let mut place = Place::new("good");
+        place.spec.agent_version = Some("9.9.2".into());
+        let said = r#"{"type":"system","subtype":"init","claude_code_version":"6.6.6"}
+{"type":"result","subtype":"success","is_error":false,"result":"Done.","num_turns":1}"#;
+        place.agent_script(&format!("printf '%s\\n' '{said}'"), OutputFormat::ClaudeStreamJson);
+        let exit = place.run();
+        assert_eq!(exit.outcome, Outcome::NeverRan, "{}", exit.detail);
+        assert!(exit.detail.contains("only 9.9.2 was probed"), "{}", exit.detail);
+    }
+}

@@ -159,7 +159,13 @@ impl Runner {
             stoppable: true,
             is_agent: true,
         };
-        let ended = self.supervise(watched, &mut reader);
+        let mut ended = self.supervise(watched, &mut reader);
+        if ended.stop.as_ref().is_none_or(|stop| stop.outcome == Outcome::Finished)
+            && let Some(detail) = other_version(reader.expected.as_deref(), &self.facts)
+        {
+            // Quicker than our look: what a program did that was never probed must not count.
+            ended.stop = Some(Stop { outcome: Outcome::NeverRan, detail });
+        }
         if ended.stop.as_ref().is_none_or(|stop| stop.outcome == Outcome::Finished) {
             // It may have been quicker than our look. A hook that a stop interrupted is not broken.
             reader.broken = reader.renderer.broken_guard(&self.facts, Instant::now());
