@@ -6,6 +6,7 @@ mod fleet;
 mod support;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -134,6 +135,8 @@ fn a_runner_that_is_killed_takes_nothing_with_it() {
         }
     });
     assert!(mine(&data).get(&first).is_some_and(|pids| pids.contains(&agent)), "the agent lives on alone");
+    // A power cut may empty what the runner wrote into its lock file; the row still says that it ran.
+    fs::write(session_dir(&data, &first).join(files::LOCK), "").expect("a lock file");
 
     let fleet = dead.start();
     // Lost, everything of it ended, and only then a second session in the same worktree.

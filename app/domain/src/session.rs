@@ -1,10 +1,21 @@
 //! Sessions: one run of an agent for one objective in one role, and the files that a runner leaves.
 
+mod floor;
+mod probe;
+mod record;
+mod wall;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ObjectiveId, SessionId, words};
+
+pub use floor::{Floor, FloorCommand, FloorCommandResult, FloorResult, FloorWhen};
+pub use probe::{AgentProbe, ProbeCheck, ProbeReport};
+pub use record::{IndexLine, SEGMENT_BYTES};
+use wall::enforced;
+pub use wall::{OLDEST_LANDLOCK, ProofLine, SYSTEM_READS, WallMode, WallProof, WallSpec};
 
 words!(
     /// What a session is for.
@@ -96,98 +107,6 @@ pub struct Step {
     pub extra_write: Vec<PathBuf>,
 }
 
-/// One command of the floor. It always runs as `/bin/sh -c COMMAND` behind the wall.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FloorCommand {
-    /// "set-up", "verify" or the criterion's text.
-    pub title: String,
-    /// Index of the criterion it checks; none for set-up and verify.
-    pub criterion: Option<usize>,
-    /// The command line.
-    pub command: String,
-    /// Seconds until it counts as failed.
-    pub timeout_s: u64,
-}
-
-/// When the floor runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FloorWhen {
-    /// Before the agent (reviews); red means that no agent starts.
-    BeforeAgent,
-    /// After the agent has delivered (tasks).
-    AfterAgent,
-}
-
-/// The oldest Landlock that makes an enforced wall: before it signals are not scoped, so that a session could end
-/// others, and without root the service itself. Linux 6.12 has it.
-pub const OLDEST_LANDLOCK: u32 = 6;
-
-/// The floor: set-up, verify command and checks on a fresh export of the delivered commit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Floor {
-    /// Before or after the agent.
-    pub when: FloorWhen,
-    /// Steps that make the export.
-    pub prepare: Vec<Step>,
-    /// Where the commands run.
-    pub cwd: PathBuf,
-    /// The commands in order.
-    pub commands: Vec<FloorCommand>,
-    /// What the commands may write in; none = what the session may. A reviewer's own places are closed to them,
-    /// because they run code of the worker's.
-    #[serde(default)]
-    pub write: Option<Vec<PathBuf>>,
-    /// Variables of the commands beside those of the session.
-    #[serde(default)]
-    pub env: Vec<(String, String)>,
-    /// Steps that clear the export away; what they cannot is left.
-    #[serde(default)]
-    pub clear: Vec<Step>,
-}
-
-/// The result of one floor command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FloorCommandResult {
-    /// As in the command.
-    pub title: String,
-    /// As in the command.
-    pub criterion: Option<usize>,
-    /// As in the command.
-    pub command: String,
-    /// Exit status; none when killed by a signal or by time.
-    pub status: Option<i32>,
-    /// Ended by the time limit.
-    pub timed_out: bool,
-    /// The last 8 KiB of standard output and error, lossy UTF-8 without control characters but newline and tab.
-    pub output: String,
-    /// Milliseconds it took.
-    pub ms: u64,
-}
-
-impl FloorCommandResult {
-    /// Exit status 0 in time.
-    pub fn green(&self) -> bool {
-        self.status == Some(0) && !self.timed_out
-    }
-}
-
-/// The floor as a whole (`floor.json` in the session directory, and a copy for the reviewer).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct FloorResult {
-    /// Could not even be prepared: the reason.
-    pub error: Option<String>,
-    /// One entry for each command that ran; a failed set-up skips the rest.
-    pub commands: Vec<FloorCommandResult>,
-}
-
-impl FloorResult {
-    /// Every command exited 0.
-    pub fn green(&self) -> bool {
-        self.error.is_none() && self.commands.iter().all(FloorCommandResult::green)
-    }
-}
-
 /// Whom a session's processes run as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -197,90 +116,6 @@ pub struct Identity {
     pub gid: u32,
     /// Supplementary groups (the slot's group in *os-users*).
     pub groups: Vec<u32>,
-}
-
-words!(
-    /// Whether the kernel's wall is up.
-    WallMode {
-        /// Refuses to start when it cannot be put up completely.
-        Enforced = "enforced",
-        /// Only the guard; shown in red.
-        HookOnly = "hook_only",
-    }
-);
-
-/// The mode that holds where none is named: files of an older build.
-fn enforced() -> WallMode {
-    WallMode::Enforced
-}
-
-/// What the kernel lets a session do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WallSpec {
-    /// Enforced or hook only.
-    pub mode: WallMode,
-    /// Directories and files below which writing is allowed.
-    pub write: Vec<PathBuf>,
-    /// Directories and files that can be read and executed; none = reads are not restricted.
-    pub read: Option<Vec<PathBuf>>,
-    /// Refuse `socket(AF_UNIX)` and io_uring with seccomp (*homes* mode).
-    pub block_unix_sockets: bool,
-    /// Each must refuse to be created and written, tried at each start.
-    pub prove_no_write: Vec<PathBuf>,
-    /// Each must refuse to be opened for reading.
-    pub prove_no_read: Vec<PathBuf>,
-    /// Each (a UNIX socket) must refuse a connection.
-    pub prove_no_connect: Vec<PathBuf>,
-}
-
-/// What every session may read of the machine. Missing ones are skipped.
-/// One list for the product and for the attack table that tries it.
-pub const SYSTEM_READS: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix/store",
-    "/proc",
-    "/sys/devices/system/cpu",
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-    "/run/systemd/resolve",
-];
-
-/// The proof that `enter` gives at a start, stored as `proof.json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WallProof {
-    /// "enforced" or "hook_only".
-    pub mode: WallMode,
-    /// The Landlock ABI in force, 0 without.
-    pub landlock_abi: u32,
-    /// seccomp socket filter in force.
-    pub seccomp: bool,
-    /// The user the session runs as.
-    pub uid: u32,
-    /// One line for each attempt: what was tried and how the kernel answered.
-    pub tried: Vec<ProofLine>,
-}
-
-/// One forbidden thing that was tried.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProofLine {
-    /// "write", "read" or "connect".
-    pub what: String,
-    /// The path.
-    pub path: PathBuf,
-    /// "EACCES", "EPERM", ... or "allowed" (which refuses the start, unless the mode is `hook_only`).
-    pub answer: String,
 }
 
 /// Limits that the runner enforces.
@@ -367,6 +202,10 @@ pub struct RunSpec {
     pub floor_copy: Option<PathBuf>,
     /// Steps after every process of the agent is gone: snapshot and result bundles.
     pub collect: Vec<Step>,
+    /// The start of the machine (the kernel's boot id) that it was written in. After a power cut neither this file nor
+    /// those it names can be trusted.
+    #[serde(default)]
+    pub boot: String,
 }
 
 /// A request to end, written by the server as `stop.json` in the session directory (renamed into place).
@@ -467,52 +306,6 @@ pub struct GuardPolicy {
     pub operator_hooks: Vec<Vec<String>>,
 }
 
-/// What `opkit-session probe` reads on standard input: how sessions start an agent's CLI.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentProbe {
-    /// Program (absolute) and arguments, as in [`AgentSpec`]; what follows `--settings` and `--session-id` is the
-    /// probe's own.
-    pub argv: Vec<String>,
-    /// The CLI's settings as JSON, with the guard as `PreToolUse` hook; the probe puts its own guards there.
-    pub settings: String,
-    /// Its environment, beside its places, the model's address and a key.
-    #[serde(default)]
-    pub env: Vec<(String, String)>,
-    /// The wall it is tried behind.
-    #[serde(default = "enforced")]
-    pub mode: WallMode,
-    /// What every session may read, beside its own places.
-    #[serde(default)]
-    pub read: Vec<PathBuf>,
-}
-
-/// What the probe found, printed as JSON.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProbeReport {
-    /// The version that the CLI says it is; empty when it said nothing.
-    pub version: String,
-    /// One for each promise of the CLI that sessions rely on.
-    pub checks: Vec<ProbeCheck>,
-}
-
-impl ProbeReport {
-    /// Every promise holds.
-    pub fn holds(&self) -> bool {
-        !self.version.is_empty() && !self.checks.is_empty() && self.checks.iter().all(|check| check.holds)
-    }
-}
-
-/// One promise.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProbeCheck {
-    /// "A guard that leaves with status 1 lets nothing through".
-    pub what: String,
-    /// It was kept.
-    pub holds: bool,
-    /// What was seen instead, one line; empty when it holds.
-    pub detail: String,
-}
-
 /// Names of files in a session's directory.
 pub mod files {
     /// [`super::RunSpec`].
@@ -548,43 +341,3 @@ pub mod files {
 
 /// The exit status with which a runner leaves when another one holds the lock.
 pub const EXIT_LOCK_TAKEN: i32 = 75;
-
-/// Size of a record segment, bytes. A segment's file name is its first offset, 16 decimal digits, then `.seg`.
-pub const SEGMENT_BYTES: u64 = 4 << 20;
-
-/// One line of the record's index: `offset ms kind lines`, separated by one space.
-///
-/// `offset` is a byte offset into the record at a line start, `ms` the milliseconds since 1970, `lines` the
-/// number of lines before `offset`. Kinds: `d` data, `m` a mark (a step began), `x` segments before
-/// `offset` were dropped, `e` an error line, `c` a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IndexLine {
-    /// Byte offset of a line start.
-    pub offset: u64,
-    /// Milliseconds since 1970.
-    pub ms: i64,
-    /// The kind's letter.
-    pub kind: char,
-    /// Lines before the offset.
-    pub lines: u64,
-}
-
-impl IndexLine {
-    /// Reads one line; none for anything malformed (a torn last line, say).
-    pub fn parse(text: &str) -> Option<IndexLine> {
-        let mut words = text.split(' ');
-        let line = IndexLine {
-            offset: words.next()?.parse().ok()?,
-            ms: words.next()?.parse().ok()?,
-            kind: words.next()?.chars().next()?,
-            lines: words.next()?.parse().ok()?,
-        };
-        words.next().is_none().then_some(line)
-    }
-}
-
-impl std::fmt::Display for IndexLine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} {} {}", self.offset, self.ms, self.kind, self.lines)
-    }
-}

@@ -3,12 +3,17 @@
 //! Every transition of the product goes through [`step`]. It is pure: the caller reads the facts, calls it
 //! and stores the result in one transaction that compares the version.
 
-use crate::objective::{
-    Attention, Counters, Facts, Gate, Kind, MAX_PLAN_FAILURES, MAX_REVIEW_ERRORS, MAX_RUN_FAILURES,
-    MAX_START_FAILURES, Status, SubState,
-};
+mod ended;
+mod person;
+
+use crate::objective::{Attention, Counters, Facts, Kind, Status, SubState};
 use crate::session::{Outcome, Role};
 use crate::verdict::Decision;
+
+use ended::ended;
+use person::{
+    approve, ask_plan, cancel, fresh_review, reopen, restore, resume, send_back, skip_planning, start_next,
+};
 
 /// What the server found when a session had ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,198 +189,6 @@ pub fn step(facts: &Facts, trigger: Trigger) -> Result<Transition, Refused> {
     }
 }
 
-/// A person wants it next, now.
-fn start_next(facts: &Facts) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::Queue if facts.hold => refuse("It is on hold. Release the hold first."),
-        S::Queue => to(facts, S::Queue, |t| t.first = true),
-        S::Planning => refuse("It has no criteria yet. Give criteria, then it goes to the queue."),
-        S::Working => refuse("It is being worked on already."),
-        S::AiReview => refuse("It is in review. A failed review sends it back by itself."),
-        S::HumanReview => refuse("It needs your decision first: reject with findings, or answer."),
-        S::Done => refuse("It is done. Reopen it with a reason."),
-        S::Cancelled => refuse("It is cancelled. Bring it back to the queue first."),
-    }
-}
-
-/// A person gives criteria instead of a plan.
-fn skip_planning(facts: &Facts) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::Planning if facts.criteria == 0 => refuse("It has no criteria. Give at least one first."),
-        S::Planning if facts.live => refuse("A session is still running. Stop it first."),
-        S::Planning => to(facts, S::Queue, |_| {}),
-        S::Queue | S::Working | S::AiReview | S::HumanReview | S::Done | S::Cancelled => {
-            refuse("It is not in planning.")
-        }
-    }
-}
-
-/// A person asks for another plan.
-fn ask_plan(facts: &Facts) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::HumanReview if facts.locked => refuse("Its criteria are locked. Work has begun."),
-        S::HumanReview => to(facts, S::Planning, |t| {
-            t.counters = fresh(t.counters);
-            t.sub_state = Some(SubState::BetweenRuns);
-        }),
-        S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
-            refuse("Another plan can be asked for when a plan is missing.")
-        }
-    }
-}
-
-/// A person rejects or answers: a full new allowance of rounds.
-fn send_back(facts: &Facts) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::HumanReview if facts.criteria == 0 => {
-            refuse("It has no criteria. Give criteria, or ask for another plan.")
-        }
-        S::HumanReview => to(facts, S::Working, |t| {
-            t.counters = fresh(t.counters);
-            t.sub_state = Some(SubState::BetweenRuns);
-            t.lock = true;
-        }),
-        S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
-            refuse(format!("It is in {}. Only what is in Human review can be decided.", facts.status.label()))
-        }
-    }
-}
-
-/// A person asks for a fresh review.
-fn fresh_review(facts: &Facts) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::HumanReview if !facts.delivered => refuse("Nothing was delivered that could be reviewed."),
-        S::HumanReview => to(facts, S::AiReview, |t| {
-            t.counters.review_errors = 0;
-            t.counters.start_failures = 0;
-            t.sub_state = Some(SubState::BetweenRuns);
-        }),
-        S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
-            refuse("Comes here by itself when the work session delivers.")
-        }
-    }
-}
-
-/// A person reopens what is done.
-fn reopen(facts: &Facts) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::Done => to(facts, S::Working, |t| {
-            t.counters = fresh(t.counters);
-            t.sub_state = Some(SubState::BetweenRuns);
-            t.lock = true;
-            t.false_pass = facts.passed;
-        }),
-        S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview | S::Cancelled => {
-            refuse("Only what is done can be reopened.")
-        }
-    }
-}
-
-/// A person ends it early.
-fn cancel(facts: &Facts) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::Done => refuse("It is done. Reopen it if it was wrong."),
-        S::Cancelled => refuse("It is cancelled already."),
-        S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview => to(facts, S::Cancelled, |t| {
-            t.came_from = Some(facts.status);
-            t.stop_session = facts.live;
-            t.wakes_parent = true;
-        }),
-    }
-}
-
-/// A person brings it back, at most to the queue.
-fn restore(facts: &Facts) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::Cancelled if facts.live => refuse("Its session is still being stopped. Wait a moment."),
-        S::Cancelled => {
-            let back =
-                if facts.kind == Kind::Project && facts.criteria == 0 { S::Planning } else { S::Queue };
-            to(facts, back, |t| t.counters = fresh(t.counters))
-        }
-        S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview | S::Done => {
-            refuse("Only what is cancelled can be brought back.")
-        }
-    }
-}
-
-fn approve(facts: &Facts, reason: bool) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::HumanReview if facts.live => refuse("A session is still running. Stop it first."),
-        S::HumanReview if !facts.delivered => {
-            refuse("Nothing was delivered that could be accepted. Reject it with findings, or cancel it.")
-        }
-        S::HumanReview if facts.passed || reason => to(facts, S::Done, |t| t.wakes_parent = true),
-        S::HumanReview => {
-            refuse("The reviewer has not passed this. Give a reason to accept it all the same.")
-        }
-        S::AiReview if !facts.delivered => refuse("Nothing was delivered that could be accepted."),
-        S::AiReview if reason => to(facts, S::Done, |t| {
-            t.stop_session = facts.live;
-            t.wakes_parent = true;
-        }),
-        S::AiReview => refuse("The review is not finished. Give a reason to override it."),
-        S::Planning | S::Queue => {
-            refuse("Nothing was done yet. It gets to Done by a passed review or a person.")
-        }
-        S::Working => refuse("It is being worked on. It gets to Done by a passed review or a person."),
-        S::Done => refuse("It is done already."),
-        S::Cancelled => refuse("It is cancelled. Bring it back to the queue first."),
-    }
-}
-
-fn resume(facts: &Facts) -> Result<Transition, Refused> {
-    use Status as S;
-    match facts.status {
-        S::HumanReview => match facts.attention {
-            Some(
-                Attention::Stopped
-                | Attention::SessionLost
-                | Attention::StartFailed
-                | Attention::NoAccount
-                | Attention::BudgetExhausted
-                | Attention::ReviewError,
-            ) => {
-                let back = match facts.came_from {
-                    Some(S::Planning) if !facts.locked => S::Planning,
-                    Some(S::AiReview) if facts.delivered => S::AiReview,
-                    Some(S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview)
-                    | Some(S::Done | S::Cancelled)
-                    | None => S::Working,
-                };
-                to(facts, back, |t| {
-                    t.counters.run_failures = 0;
-                    t.counters.start_failures = 0;
-                    t.counters.review_errors = 0;
-                    t.sub_state = Some(SubState::BetweenRuns);
-                })
-            }
-            Some(
-                Attention::SignOff
-                | Attention::Blocked
-                | Attention::RetriesExhausted
-                | Attention::PlanMissing
-                | Attention::Tampered
-                | Attention::Conflict
-                | Attention::NoDeliverable,
-            )
-            | None => refuse("It was not stopped. Approve it, reject it with findings, or answer."),
-        },
-        S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
-            refuse("Only what was stopped or lost can be resumed.")
-        }
-    }
-}
-
 fn claimed(facts: &Facts, role: Role) -> Result<Transition, Refused> {
     use Status as S;
     if facts.live {
@@ -418,134 +231,6 @@ fn wait(facts: &Facts, why: SubState) -> Result<Transition, Refused> {
     }
 }
 
-/// The table of how a session can end.
-fn ended(facts: &Facts, role: Role, outcome: Outcome, product: Product) -> Result<Transition, Refused> {
-    let fits = match role {
-        Role::Plan => Status::Planning,
-        Role::Work | Role::Delegate => Status::Working,
-        Role::Review => Status::AiReview,
-    };
-    if facts.status != fits {
-        return refuse(format!("It is in {} and no longer waits for this session.", facts.status.label()));
-    }
-    match outcome {
-        Outcome::Finished => match role {
-            Role::Plan => plan_finished(facts, product),
-            Role::Work | Role::Delegate => work_finished(facts, product),
-            Role::Review => review_finished(facts, product),
-        },
-        Outcome::Blocked => needs_person(facts, Attention::Blocked),
-        Outcome::Failed | Outcome::TimedOut | Outcome::TurnLimit | Outcome::Killed | Outcome::Lost => {
-            match role {
-                Role::Review => review_error(facts),
-                Role::Plan | Role::Work | Role::Delegate => {
-                    again(facts, Attention::SessionLost, MAX_RUN_FAILURES, |c| &mut c.run_failures)
-                }
-            }
-        }
-        Outcome::UsageLimited | Outcome::Overloaded | Outcome::AuthFailed => {
-            to(facts, facts.status, |t| t.sub_state = Some(SubState::WaitingAccount))
-        }
-        Outcome::Budget => needs_person(facts, Attention::BudgetExhausted),
-        Outcome::Stopped => needs_person(facts, Attention::Stopped),
-        Outcome::NeverRan => {
-            again(facts, Attention::StartFailed, MAX_START_FAILURES, |c| &mut c.start_failures)
-        }
-    }
-}
-
-fn plan_finished(facts: &Facts, product: Product) -> Result<Transition, Refused> {
-    match product {
-        Product::Plan if facts.criteria > 0 => {
-            to(facts, Status::Queue, |t| t.counters = good_run(t.counters))
-        }
-        Product::Plan
-        | Product::Nothing
-        | Product::Deliverable
-        | Product::RedFloor
-        | Product::Verdict(_)
-        | Product::Waits => again(facts, Attention::PlanMissing, MAX_PLAN_FAILURES, |c| &mut c.plan_failures),
-    }
-}
-
-fn work_finished(facts: &Facts, product: Product) -> Result<Transition, Refused> {
-    match product {
-        Product::Deliverable => match facts.gate {
-            Gate::None => to(facts, Status::Done, |t| {
-                t.counters = good_run(t.counters);
-                t.wakes_parent = true;
-            }),
-            Gate::Ai | Gate::AiHuman => to(facts, Status::AiReview, |t| {
-                t.counters = good_run(t.counters);
-                t.sub_state = Some(SubState::BetweenRuns);
-            }),
-        },
-        Product::RedFloor => failed_round(facts, Attention::RetriesExhausted),
-        Product::Waits if facts.delegate => to(facts, Status::Working, |t| {
-            t.counters = good_run(t.counters);
-            t.sub_state = Some(SubState::WaitingChildren);
-        }),
-        Product::Nothing | Product::Waits | Product::Plan | Product::Verdict(_) => {
-            failed_round(facts, Attention::NoDeliverable)
-        }
-    }
-}
-
-fn review_finished(facts: &Facts, product: Product) -> Result<Transition, Refused> {
-    match product {
-        Product::Verdict(Decision::Pass) => match facts.gate {
-            Gate::None | Gate::Ai => to(facts, Status::Done, |t| {
-                t.counters.review_errors = 0;
-                t.wakes_parent = true;
-            }),
-            Gate::AiHuman => needs_person(facts, Attention::SignOff),
-        },
-        Product::Verdict(Decision::Fail) | Product::RedFloor => {
-            failed_round(facts, Attention::RetriesExhausted)
-        }
-        Product::Verdict(Decision::Blocked) => needs_person(facts, Attention::Blocked),
-        Product::Nothing | Product::Deliverable | Product::Plan | Product::Waits => review_error(facts),
-    }
-}
-
-/// A round failed: again, or a person.
-fn failed_round(facts: &Facts, at_the_end: Attention) -> Result<Transition, Refused> {
-    let mut counters = good_run(facts.counters);
-    counters.review_errors = 0;
-    counters.rounds += 1;
-    counters.rounds_total += 1;
-    let mut transition = if counters.rounds >= facts.max_rounds.max(1) {
-        needs_person(facts, at_the_end)?
-    } else {
-        to(facts, Status::Working, |t| t.sub_state = Some(SubState::BetweenRuns))?
-    };
-    transition.counters = counters;
-    Ok(transition)
-}
-
-fn review_error(facts: &Facts) -> Result<Transition, Refused> {
-    again(facts, Attention::ReviewError, MAX_REVIEW_ERRORS, |c| &mut c.review_errors)
-}
-
-/// The same again in the same place, with a counter of its own and a bound.
-fn again(
-    facts: &Facts,
-    at_the_end: Attention,
-    bound: u32,
-    counter: impl Fn(&mut Counters) -> &mut u32,
-) -> Result<Transition, Refused> {
-    let mut counters = facts.counters;
-    *counter(&mut counters) += 1;
-    let over = *counter(&mut counters) >= bound;
-    let mut transition = if over {
-        needs_person(facts, at_the_end)?
-    } else {
-        to(facts, facts.status, |t| t.sub_state = Some(SubState::BetweenRuns))?
-    };
-    transition.counters = counters;
-    Ok(transition)
-}
-
 fn needs_person(facts: &Facts, attention: Attention) -> Result<Transition, Refused> {
     to(facts, Status::HumanReview, |t| {
         t.attention = Some(attention);
@@ -570,16 +255,6 @@ fn to(facts: &Facts, status: Status, change: impl FnOnce(&mut Transition)) -> Re
     };
     change(&mut transition);
     Ok(transition)
-}
-
-/// A person decided: a full new allowance. The total is kept.
-fn fresh(counters: Counters) -> Counters {
-    Counters { rounds_total: counters.rounds_total, ..Counters::default() }
-}
-
-/// A session did its job: failures of the past no longer count.
-fn good_run(counters: Counters) -> Counters {
-    Counters { run_failures: 0, start_failures: 0, ..counters }
 }
 
 /// What dropping a card on a lane means: the trigger it gives, or why it cannot be dropped there.

@@ -17,6 +17,11 @@ pub fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
+/// The kernel's id of this run of the machine.
+pub(crate) fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
 /// Pulls back what a clock that was set back left in the future.
 pub(crate) fn spawn(engine: Engine) {
     tokio::spawn(async move {

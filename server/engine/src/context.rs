@@ -72,7 +72,10 @@ impl Engine {
                     notes.chars().rev().take(4_000).collect::<Vec<_>>().into_iter().rev().collect();
                 parts.push(Part::new("Your notes (end of NOTES.md)", 5_000, tail));
             }
-            let siblings = self.store().siblings(row.scope, objective.id).await?;
+            let siblings = match objective.parent {
+                Some(_) => self.store().siblings(row.scope, objective.id).await?,
+                None => vec![],
+            };
             if !siblings.is_empty() {
                 let list: String =
                     siblings.iter().map(|s| format!("- #{} {} ({})\n", s.id, s.title, s.status)).collect();

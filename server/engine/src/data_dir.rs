@@ -193,26 +193,20 @@ pub(crate) fn may(meta: &fs::Metadata, identity: &Identity, bits: u32) -> bool {
     (meta.mode() >> shift) & bits == bits
 }
 
-/// Makes a directory that belongs to a session's user, mode 0700. One that belongs to another of `known` users is
-/// handed over with everything in it.
-pub(crate) fn own_dir(path: &Path, identity: Option<&Identity>, known: &[u32]) -> Result<()> {
+/// Makes a directory that belongs to a session's user, mode 0700. One that is there stays as it is.
+pub(crate) fn own_dir(path: &Path, identity: Option<&Identity>) -> Result<()> {
     match fs::create_dir(path) {
         Ok(()) => {
             mode(path, 0o700)?;
             give(path, identity)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => match identity {
-            Some(identity) if fs::symlink_metadata(path)?.uid() != identity.uid => {
-                crate::hand_over::change_owner(path, known, identity)
-            }
-            Some(_) | None => Ok(()),
-        },
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             // `state` itself is the service's, closed until a session may pass.
             let parent = path.parent().ok_or(error)?;
             fs::create_dir(parent)?;
             mode(parent, 0o700)?;
-            own_dir(path, identity, known)
+            own_dir(path, identity)
         }
         Err(error) => Err(error.into()),
     }

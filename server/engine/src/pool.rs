@@ -96,10 +96,9 @@ impl Pool {
         let root = data.join("pool");
         fs::create_dir_all(root.join("trash"))?;
         mode(&root, 0o700)?;
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let pool = Pool {
             root,
-            boot: boot.trim().to_owned(),
+            boot: crate::clock::boot(),
             shelves: Mutex::default(),
             waiting: AtomicU32::new(0),
             hurry: Notify::new(),
@@ -279,6 +278,14 @@ fn marker(dir: &Path) -> PathBuf {
     dir.with_extension("ready")
 }
 
+/// A checkout made ahead that a start has taken; deleted if it is not used.
+pub(crate) struct Ahead {
+    place: Place,
+    mark: Mark,
+    /// Commit and user are right already: nothing of it takes long.
+    pub(crate) fits: bool,
+}
+
 /// A checkout that is being made; deleted if it is not kept.
 struct Place {
     dir: PathBuf,
@@ -295,20 +302,35 @@ impl Drop for Place {
 }
 
 impl Engine {
-    /// Moves a ready checkout onto `target`, an empty directory or none, and gives it to `identity`, closed for
-    /// everybody else. It stands on the objective's branch at `commit`. With an empty pool it makes one, in turn.
+    /// Takes a ready checkout for a start, the one that costs least.
+    pub(crate) fn reserve_checkout(
+        &self,
+        repo: &RepoRow,
+        commit: &str,
+        identity: Option<&Identity>,
+    ) -> Option<Ahead> {
+        let uid = identity.map_or_else(own_uid, |identity| identity.uid);
+        let Entry { dir, mark } = self.pool().take(repo.id(), commit, uid)?;
+        Some(Ahead {
+            fits: mark.commit == commit && mark.uid == uid,
+            place: Place { dir, kept: false },
+            mark,
+        })
+    }
+
+    /// Moves a checkout onto `target`, an empty directory or none, and gives it to `identity`, closed for everybody
+    /// else. It stands on the objective's branch at `commit`. Without one made ahead it makes one, in turn.
     pub(crate) async fn take_checkout(
         &self,
         repo: &RepoRow,
         commit: &str,
         identity: Option<&Identity>,
+        ahead: Option<Ahead>,
         target: &Path,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let branch = branch_of(target)?;
-        let uid = identity.map_or_else(own_uid, |identity| identity.uid);
-        if let Some(entry) = self.pool().take(repo.id(), commit, uid) {
-            let mut place = Place { dir: entry.dir.clone(), kept: false };
-            let ready = self.hand_out(&place.dir, &entry.mark, commit, &branch, identity).await;
+        if let Some(Ahead { mut place, mark, .. }) = ahead {
+            let ready = self.hand_out(&place.dir, &mark, commit, &branch, identity).await;
             self.pool().look_at(repo.id());
             match ready {
                 Ok(()) => return settle_in(&mut place, target),
@@ -347,10 +369,10 @@ impl Engine {
     }
 }
 
-fn settle_in(place: &mut Place, target: &Path) -> Result<bool> {
+fn settle_in(place: &mut Place, target: &Path) -> Result<()> {
     fs::rename(&place.dir, target)?;
     place.kept = true;
-    Ok(true)
+    Ok(())
 }
 
 fn own_uid() -> u32 {

@@ -1,24 +1,26 @@
 //! Launching and stopping sessions. A launch needs a permit, and only a claim gives one.
 
+mod floor;
 mod login;
+mod place;
+mod policy;
 mod probe;
 mod spec;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use opkit_domain::ids::SessionId;
-use opkit_domain::session::{Identity, Outcome, Role, RunSpec, StopRequest, files};
+use opkit_domain::session::{Identity, Outcome, StopRequest, files};
 use sha2::{Digest, Sha256};
 
 pub(crate) use probe::{Runner, began, runner};
 pub(crate) use spec::TAKE_BRANCH;
 
-use crate::data_dir::{give, mode, own_dir, write_atomically, write_quickly};
+use crate::data_dir::{give, mode, write_atomically, write_quickly};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::state_poller::read_json;
 use crate::store::objectives::Objective;
 use crate::store::repositories::RepoRow;
 use crate::store::sessions::{SessionRow, mark_stopping};
@@ -109,7 +111,11 @@ impl Engine {
         // Somebody may have removed it by hand since housekeeping looked.
         objective.worktree_ready &= self.worktree_stands(objective.id);
         let repo = self.repo_row(row.scope, objective.repo).await?;
-        self.make_place(&row, &objective, &repo).await?;
+        let mut plan = self.plan_place(&row, &objective, &repo)?;
+        let quick = plan.is_quick;
+        if !quick {
+            self.make_place(&row, &objective, &repo, &mut plan).await?;
+        }
         // Two at a time from here: a burst of starts would only slow each of them down.
         let turn = self.start_turns().acquire().await.map_err(|closed| Error::Internal(closed.into()))?;
         let dir = self.dirs().session(id);
@@ -117,7 +123,12 @@ impl Engine {
         let argv: [&OsStr; 3] = [self.runner().as_os_str(), OsStr::new("run"), dir.as_os_str()];
         let mut opening = std::pin::pin!(self.tmux().open(&socket, objective.id, &argv));
         // tmux and the runner take as long to begin as the launch record takes to be written: the runner waits for it.
-        let record = self.write_record(&row, &objective, &repo);
+        let record = async {
+            if quick {
+                self.make_place(&row, &objective, &repo, &mut plan).await?;
+            }
+            self.write_record(&row, &objective, &repo).await
+        };
         let (written, opened) = tokio::join!(record, tokio::time::timeout(START_TURN, &mut opening));
         // Whoever settles this calls it off: a runner that waits, or comes late, leaves.
         written?;
@@ -141,117 +152,6 @@ impl Engine {
         }
         let spec = self.build_spec(row, objective, repo).await?;
         write_quickly(&file, &serde_json::to_vec_pretty(&spec)?, 0o600)
-    }
-
-    /// What can take long: directories of the session and its objective, each with its owner, a checkout, an export.
-    /// Nothing of the session runs yet: whatever the place holds is handed over first, and only then its door is
-    /// opened for the session's slot.
-    async fn make_place(&self, row: &SessionRow, objective: &Objective, repo: &RepoRow) -> Result<()> {
-        let session = self.dirs().session(&row.id);
-        fs::create_dir_all(&session)?;
-        mode(&session, 0o700)?;
-        let recorded = keep_whole(&session.join(files::SPEC))?;
-        // Of a launch that failed, and whose end could not be stored either.
-        let called_off = session.join(files::CALLED_OFF);
-        if called_off.exists() {
-            fs::remove_file(called_off)?;
-        }
-        let policy = self.dirs().policy(&row.id);
-        fs::create_dir_all(&policy)?;
-        mode(&policy, 0o755)?;
-        let (place, leafs) = self.leafs(row, objective);
-        fs::create_dir_all(&place)?;
-        self.shut(&place)?;
-        let identity = self.identity_of(row)?;
-        if row.role != Role::Review && !objective.worktree_ready && !recorded {
-            self.fresh_worktree(objective, repo, identity.as_ref()).await?;
-        }
-        let before = if identity.is_some() { self.known_users().await? } else { vec![] };
-        tokio::task::spawn_blocking({
-            let leafs = leafs.clone();
-            move || leafs.iter().try_for_each(|leaf| own_dir(leaf, identity.as_ref(), &before))
-        })
-        .await
-        .map_err(|error| Error::Internal(error.into()))??;
-        match row.role {
-            Role::Review if !recorded => self.prepare_review(row, objective, repo).await?,
-            Role::Review => {}
-            Role::Plan | Role::Work | Role::Delegate => self.open_for(&place.join("state"), row)?,
-        }
-        self.open_for(&place, row)
-    }
-
-    /// Clears what a start that failed left, and takes a checkout that was made ahead. Without one the session makes
-    /// its own.
-    async fn fresh_worktree(
-        &self,
-        objective: &Objective,
-        repo: &RepoRow,
-        identity: Option<&Identity>,
-    ) -> Result<()> {
-        let worktree = self.dirs().worktree(objective.id);
-        if worktree.exists() {
-            self.pool().discard(&worktree)?;
-        }
-        let base = objective.head_commit.as_deref().or(objective.base_commit.as_deref()).unwrap_or_default();
-        self.take_checkout(repo, base, identity, &worktree).await?;
-        Ok(())
-    }
-
-    /// The place of a session, and the directories in it that its user owns.
-    fn leafs(&self, row: &SessionRow, objective: &Objective) -> (PathBuf, Vec<PathBuf>) {
-        if row.role == Role::Review {
-            let review = self.dirs().review(&row.id);
-            let mut leafs = ["tree", "out", "home"].map(|name| review.join(name)).to_vec();
-            leafs.extend(self.floor_places(row));
-            return (review, leafs);
-        }
-        let leafs = vec![
-            self.dirs().worktree(objective.id),
-            self.dirs().memory(objective.id),
-            self.dirs().scratch(objective.id),
-            self.dirs().state(objective.id, row.role),
-        ];
-        (self.dirs().work(objective.id), leafs)
-    }
-
-    /// Users whose files may stand in a worktree: everybody that sessions run as.
-    async fn known_users(&self) -> Result<Vec<u32>> {
-        let mut known: Vec<u32> = self.identity().map(|identity| identity.uid).into_iter().collect();
-        let users = crate::os_users::uids()?;
-        known.extend(self.store().os_users().await?.iter().filter_map(|name| users.get(name)));
-        // Checkouts made ahead belong to the service.
-        known.push(rustix::process::geteuid().as_raw());
-        Ok(known)
-    }
-
-    /// Lets a session, and nobody else, pass through a directory of the service.
-    fn open_for(&self, dir: &Path, row: &SessionRow) -> Result<()> {
-        match self.slot_group(row.slot) {
-            Some(group) => {
-                std::os::unix::fs::lchown(dir, None, Some(group))?;
-                mode(dir, 0o710)
-            }
-            None => mode(dir, 0o700),
-        }
-    }
-
-    /// Closes a directory to everybody but the service.
-    fn shut(&self, dir: &Path) -> Result<()> {
-        mode(dir, 0o700)?;
-        match self.has_slots() {
-            true => Ok(std::os::unix::fs::lchown(dir, None, Some(0))?),
-            false => Ok(()),
-        }
-    }
-
-    /// Closes an objective's place once nothing of its session is alive.
-    pub(crate) fn close_place(&self, row: &SessionRow) -> Result<()> {
-        let place = match row.role {
-            Role::Review => self.dirs().review(&row.id),
-            Role::Plan | Role::Work | Role::Delegate => self.dirs().work(row.objective),
-        };
-        if place.exists() { self.shut(&place) } else { Ok(()) }
     }
 
     /// Asks a session to end.
@@ -291,16 +191,6 @@ impl Engine {
     }
 }
 
-/// Whether a launch record is there. A power cut can leave an empty or a torn one: it goes before a window opens,
-/// because a runner takes what it finds.
-fn keep_whole(record: &Path) -> Result<bool> {
-    let whole = read_json::<RunSpec>(record).is_some();
-    if !whole && record.exists() {
-        fs::remove_file(record)?;
-    }
-    Ok(whole)
-}
-
 /// Writes a file that belongs to a session's user.
 pub(crate) fn give_file(path: &Path, bytes: &[u8], bits: u32, identity: Option<&Identity>) -> Result<()> {
     use std::io::Write;
@@ -310,22 +200,4 @@ pub(crate) fn give_file(path: &Path, bytes: &[u8], bits: u32, identity: Option<&
     let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(bits).open(path)?;
     file.write_all(bytes)?;
     give(path, identity)
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test says what it expects")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_power_cut_left_of_a_launch_record_is_gone_before_a_runner_looks() {
-        let dir = tempfile::tempdir().unwrap();
-        let record = dir.path().join(files::SPEC);
-        assert!(!keep_whole(&record).unwrap());
-        for torn in ["", "{\"session\":"] {
-            fs::write(&record, torn).unwrap();
-            assert!(!keep_whole(&record).unwrap());
-            assert!(!record.exists(), "{torn:?} is left for the runner");
-        }
-    }
 }

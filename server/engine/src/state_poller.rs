@@ -29,6 +29,11 @@ const SETTLE_AGAIN: Duration = Duration::from_secs(3);
 /// Until then a launch's agent may still be on its way to its first instruction.
 const LAUNCH_ECHO: Duration = Duration::from_millis(500);
 
+/// What changes within this time is looked at together.
+const TOGETHER: Duration = Duration::from_millis(40);
+/// As long as sessions are being launched a look waits, but no longer than this.
+const BURST: Duration = Duration::from_millis(240);
+
 /// What the poller remembers of a session between two looks; all of it can be lost.
 #[derive(Default)]
 struct Seen {
@@ -72,6 +77,10 @@ impl Engine {
         self.launches().values().any(|at| at.is_none_or(|at| at.elapsed() < LAUNCH_ECHO))
     }
 
+    fn launch_is_under_way(&self) -> bool {
+        self.launches().values().any(Option::is_none)
+    }
+
     fn launches_now(&self, id: &SessionId) -> bool {
         self.launches().get(id) == Some(&None)
     }
@@ -109,8 +118,12 @@ pub(crate) fn spawn(engine: Engine) {
                 Err(error) => engine.tasks().failed("state poller", &error),
             }
             let _ = tokio::time::timeout(PERIOD, engine.poll_wake().notified()).await;
-            // Many files change together: one look serves them all.
-            tokio::time::sleep(Duration::from_millis(40)).await;
+            // Many files change together: one look serves them all. In a burst of starts it would only slow them down.
+            let woken = Instant::now();
+            tokio::time::sleep(TOGETHER).await;
+            while engine.launch_is_under_way() && woken.elapsed() < BURST {
+                tokio::time::sleep(TOGETHER).await;
+            }
         }
     });
 }

@@ -27,6 +27,9 @@ use crate::error::Result;
 /// A write transaction; it holds the only writer connection until it is committed or dropped.
 pub(crate) type Tx = Transaction<'static, Sqlite>;
 
+/// Readers.
+const READERS: u32 = 4;
+
 /// The database.
 #[derive(Clone)]
 pub(crate) struct Store {
@@ -49,6 +52,8 @@ impl Store {
             .pragma("journal_size_limit", "16777216");
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
+            // A file does not hang up: asking whether it is still there would double each query's way.
+            .test_before_acquire(false)
             // On a full disk SQLite ends a transaction by itself, and the connection goes on believing in it: such a
             // one is replaced, or nothing could be written any more when there is room again.
             .before_acquire(|connection, _| {
@@ -61,7 +66,11 @@ impl Store {
             anyhow::Error::new(error).context("the database could not be brought up to date")
         })?;
         let read = SqlitePoolOptions::new()
-            .max_connections(4)
+            .max_connections(READERS)
+            // Made now, not by whoever comes first.
+            .min_connections(READERS)
+            .idle_timeout(None)
+            .test_before_acquire(false)
             .connect_with(options.read_only(true).create_if_missing(false))
             .await?;
         Ok(Store { writer, read })

@@ -71,6 +71,8 @@ impl Product {
         product.address = address.context("the server ended before it listened")?;
         product.token = opkit(data, &["tokens", "create", "--actor", "bench", "--scope", "operate"], "")?;
         let source = repo.to_str().context("the repository's path is not UTF-8")?;
+        // Nothing is made ahead unless a measurement asks for it.
+        opkit(data, &["upkeep", "--warm-pool", "0"], "")?;
         opkit(data, &["repos", "add", source, "--name", "bench"], "")?;
         product
             .wait("the server to be ready", || Ok(http::get(&product.address, "/readyz")?.status == 200))?;
@@ -132,6 +134,11 @@ impl Product {
         })
     }
 
+    /// Where its sockets are.
+    pub(super) fn run_dir(&self) -> PathBuf {
+        fs::read_to_string(self.data.join("run/where")).map_or(self.data.join("run"), PathBuf::from)
+    }
+
     /// The kill switch: while it is there nothing starts.
     pub(super) fn hold(&self, on: bool) -> Result<()> {
         let switch = self.data.join("DISABLED");
@@ -171,9 +178,7 @@ impl Drop for Product {
         }
         self.child.kill().ok();
         self.child.wait().ok();
-        let place =
-            fs::read_to_string(self.data.join("run/where")).map_or(self.data.join("run"), PathBuf::from);
-        for socket in fs::read_dir(place.join("tmux")).into_iter().flatten().flatten() {
+        for socket in fs::read_dir(self.run_dir().join("tmux")).into_iter().flatten().flatten() {
             Command::new("tmux").arg("-S").arg(socket.path()).arg("kill-server").output().ok();
         }
     }

@@ -3,69 +3,33 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use opkit_domain::objective::Gate;
-use opkit_domain::session::{
-    Floor, FloorCommand, FloorWhen, GuardPolicy, Role, RunLimits, RunSpec, SYSTEM_READS, Step, WallSpec,
-    files,
-};
+use opkit_domain::session::{Role, RunLimits, RunSpec, SYSTEM_READS, Step, WallSpec, files};
 use opkit_domain::view::Credential;
 
-use super::give_file;
-use crate::agents::{Start, claude_settings};
-use crate::data_dir::{mode, write_quickly};
+use crate::agents::Start;
+use crate::data_dir::write_quickly;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::store::objectives::Objective;
 use crate::store::repositories::RepoRow;
 use crate::store::sessions::SessionRow;
 
-/// Seconds for a check or the verify command.
-const FLOOR_TIMEOUT_S: u64 = 600;
 /// Bytes of a result bundle.
 const BUNDLE_BYTES: u64 = 512 << 20;
 
 /// Processes of one OS user.
 const PROCESSES: u64 = 4096;
 
-/// `<data>/agents/<agent>/hooks.json`: programs of the operator that may deny a call.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OperatorHooks {
-    pre_tool_use: Vec<Vec<String>>,
-}
-
-/// The operator's own hooks. A file that is not understood lets nothing start.
-fn operator_hooks(root: &Path, agent: &str) -> Result<Vec<Vec<String>>> {
-    let file = root.join("agents").join(agent).join("hooks.json");
-    let text = match fs::read(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
-        Err(error) => return Err(error.into()),
-    };
-    let hooks: OperatorHooks = serde_json::from_slice(&text).map_err(|error| {
-        Error::Refused(format!("The hooks in {} are not understood: {error}.", file.display()))
-    })?;
-    let fits = |argv: &Vec<String>| argv.first().is_some_and(|program| program.starts_with('/'));
-    if hooks.pre_tool_use.iter().all(fits) {
-        Ok(hooks.pre_tool_use)
-    } else {
-        Err(Error::Refused(format!(
-            "Each hook in {} begins with the absolute path of a program.",
-            file.display()
-        )))
-    }
-}
-
 /// Title of the step that makes the result bundle; the exit file names it when it fails.
 pub(crate) const TAKE_BRANCH: &str = "Taking the branch";
 
 /// The places of one session.
-struct Places {
-    cwd: PathBuf,
-    home: PathBuf,
-    scratch: PathBuf,
-    write: Vec<PathBuf>,
-    policy: PathBuf,
+pub(super) struct Places {
+    pub(super) cwd: PathBuf,
+    pub(super) home: PathBuf,
+    pub(super) scratch: PathBuf,
+    pub(super) write: Vec<PathBuf>,
+    pub(super) policy: PathBuf,
 }
 
 impl Engine {
@@ -149,6 +113,7 @@ impl Engine {
             agent_version: self.probed_version(&row.agent)?,
             cwd: places.cwd,
             agent,
+            boot: crate::clock::boot(),
         })
     }
 
@@ -169,45 +134,6 @@ impl Engine {
             write.insert(0, worktree.clone());
         }
         Places { cwd: worktree, home, scratch, write, policy }
-    }
-
-    /// What the agent may read and not write: guard policy, Claude settings, git configuration; and its token.
-    fn write_policy(
-        &self,
-        row: &SessionRow,
-        objective: &Objective,
-        repo: &RepoRow,
-        places: &Places,
-    ) -> Result<()> {
-        let policy = GuardPolicy {
-            worktree: places.cwd.clone(),
-            write: places.write.clone(),
-            mode: self.wall_mode(),
-            operator_hooks: operator_hooks(&self.dirs().root, &row.agent)?,
-            tools: ["Bash", "Edit", "MultiEdit", "Write", "Read", "Glob", "Grep", "TodoWrite"]
-                .map(str::to_owned)
-                .to_vec(),
-        };
-        let file = places.policy.join("policy.json");
-        write_quickly(&file, &serde_json::to_vec_pretty(&policy)?, 0o644)?;
-        mode(&file, 0o644)?;
-        let settings = places.policy.join("settings.json");
-        write_quickly(&settings, &serde_json::to_vec_pretty(&claude_settings(self.runner(), &file))?, 0o444)?;
-        let git = format!(
-            "[safe]\n\tdirectory = {}\n[core]\n\thooksPath = {}\n[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n\
-             [maintenance]\n\tauto = false\n[advice]\n\tdetachedHead = false\n[commit]\n\tgpgSign = false\n",
-            config_value(&self.dirs().mirror(repo.id())),
-            config_value(&self.dirs().root.join("bin/hooks")),
-        );
-        let config = places.policy.join("gitconfig");
-        write_quickly(&config, git.as_bytes(), 0o644)?;
-        mode(&config, 0o644)?;
-        if row.role != Role::Review {
-            let token = self.session_token(&row.id)?;
-            let file = self.dirs().state(objective.id, row.role).join("token");
-            give_file(&file, token.as_bytes(), 0o600, self.identity_of(row)?.as_ref())?;
-        }
-        Ok(())
     }
 
     fn environment(&self, row: &SessionRow, objective: &Objective, places: &Places) -> Vec<(String, String)> {
@@ -407,7 +333,7 @@ impl Engine {
         vec![self.unpack_into(row, &self.dirs().review(&row.id).join("tree"))]
     }
 
-    fn unpack_into(&self, row: &SessionRow, tree: &Path) -> Step {
+    pub(super) fn unpack_into(&self, row: &SessionRow, tree: &Path) -> Step {
         let tar = crate::programs::find("tar").unwrap_or_else(|| PathBuf::from("/bin/tar"));
         let mut unpack = step(
             "Unpacking the delivered commit",
@@ -416,105 +342,6 @@ impl Engine {
         );
         unpack.stdin = Some(self.dirs().session(&row.id).join("tree.tar"));
         unpack
-    }
-
-    fn floor(
-        &self,
-        row: &SessionRow,
-        objective: &Objective,
-        repo: &RepoRow,
-        places: &Places,
-    ) -> Result<Option<Floor>> {
-        let command = |title: &str, criterion, text: &str| FloorCommand {
-            title: title.to_owned(),
-            criterion,
-            command: text.to_owned(),
-            timeout_s: FLOOR_TIMEOUT_S,
-        };
-        let mut commands = Vec::new();
-        let checks =
-            objective.criteria.iter().enumerate().filter_map(|(at, c)| Some((at, c, c.check.as_deref()?)));
-        commands.extend(repo.verify.as_deref().map(|text| command("verify", None, text)));
-        commands.extend(checks.map(|(at, criterion, check)| command(&criterion.text, Some(at), check)));
-        if commands.is_empty() {
-            return Ok(None);
-        }
-        if let Some(setup) = &repo.setup {
-            commands.insert(0, command("set-up", None, setup));
-        }
-        if row.role == Role::Review {
-            // Set-up, verify and checks run the worker's code. It gets an export and a home of its own, and nothing
-            // of what the reviewer reads or writes afterwards.
-            let [cwd, home] = self.floor_places(row);
-            let write = vec![cwd.clone(), home.clone()];
-            let text = |path: &Path| path.to_string_lossy().into_owned();
-            let unpack = Step { extra_write: write.clone(), ..self.unpack_into(row, &cwd) };
-            let mut clear = step(
-                "Clearing the export of the checks",
-                &home,
-                &["/usr/bin/find", &text(&cwd), &text(&home), "-mindepth", "1", "-delete"],
-            );
-            clear.extra_write = write.clone();
-            clear.may_fail = true;
-            return Ok(Some(Floor {
-                when: FloorWhen::BeforeAgent,
-                prepare: vec![unpack],
-                env: [("HOME", &home), ("TMPDIR", &home), ("OPKIT_SCRATCH", &home), ("OPKIT_WORKTREE", &cwd)]
-                    .map(|(name, path)| (name.to_owned(), text(path)))
-                    .to_vec(),
-                cwd,
-                commands,
-                write: Some(write),
-                clear: vec![clear],
-            }));
-        }
-        if objective.facts.gate != Gate::None {
-            return Ok(None);
-        }
-        // The agent knows these names and may have put something there; its processes are gone.
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let [export, home] =
-            ["floor", "floor-home"].map(|name| places.scratch.join(format!("{name}-{}", row.id.short())));
-        let git = text(self.git().program());
-        let clear = |title: &str| {
-            step(title, &places.scratch, &["/bin/rm", "-rf", "--", &text(&export), &text(&home)])
-        };
-        let prepare = vec![
-            clear("Clearing the place of the checks"),
-            step("Making a home for the checks", &places.scratch, &["/bin/mkdir", "--", &text(&home)]),
-            step(
-                "Exporting the delivered commit",
-                &places.scratch,
-                &[
-                    &git,
-                    "clone",
-                    "-q",
-                    "--shared",
-                    // What is delivered, whatever the agent left checked out.
-                    "--branch",
-                    &objective.branch(),
-                    "--",
-                    &text(&places.cwd),
-                    &text(&export),
-                ],
-            ),
-        ];
-        // Configuration that the agent left in its own home must not answer for the commit.
-        let env = [("HOME", &home), ("TMPDIR", &home), ("OPKIT_WORKTREE", &export)];
-        Ok(Some(Floor {
-            when: FloorWhen::AfterAgent,
-            prepare,
-            env: env.map(|(name, path)| (name.to_owned(), text(path))).to_vec(),
-            clear: vec![Step { may_fail: true, ..clear("Clearing the export of the checks") }],
-            cwd: export,
-            commands,
-            write: None,
-        }))
-    }
-
-    /// Export and home of a review's floor.
-    pub(super) fn floor_places(&self, row: &SessionRow) -> [PathBuf; 2] {
-        ["floor", "floor-home"].map(|name| self.dirs().review(&row.id).join(name))
     }
 }
 
@@ -537,7 +364,7 @@ fn has_results(mirror: &Path, own: &str) -> bool {
     loose || packed()
 }
 
-fn step(title: &str, cwd: &Path, argv: &[&str]) -> Step {
+pub(super) fn step(title: &str, cwd: &Path, argv: &[&str]) -> Step {
     Step {
         title: title.to_owned(),
         argv: argv.iter().map(|arg| (*arg).to_owned()).collect(),
@@ -550,11 +377,6 @@ fn step(title: &str, cwd: &Path, argv: &[&str]) -> Step {
         may_fail: false,
         extra_write: vec![],
     }
-}
-
-/// A path as a git configuration value.
-fn config_value(path: &Path) -> String {
-    format!("\"{}\"", path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Another address of the model's API, for gateways: one line in `<data>/claude-base-url`.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::boot;
 use crate::data_dir::write_atomically;
 use crate::error::Result;
 
@@ -65,10 +66,6 @@ impl Server {
 
 fn note(socket: &Path) -> PathBuf {
     socket.with_extension("json")
-}
-
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// The program's name stands in parentheses and may hold anything; what follows the last one is fixed.

@@ -211,6 +211,7 @@ fn spec(root: &Path, script: &str, write: Vec<PathBuf>) -> RunSpec {
         objective: ObjectiveId(42),
         role: Role::Work,
         banner: "#42 Describe the seed".to_owned(),
+        boot: String::new(),
         prepare: vec![
             step(
                 "Making the worktree",
