@@ -113,6 +113,9 @@ pub(crate) fn spawn(engine: Engine) {
                     engine.tasks().ok("state poller");
                     if !engine.is_ready() {
                         engine.set_ready();
+                        if let Err(error) = engine.store().open_readers().await {
+                            tracing::warn!(%error, "the database's readers are not open yet");
+                        }
                     }
                 }
                 Err(error) => engine.tasks().failed("state poller", &error),

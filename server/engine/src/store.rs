@@ -67,9 +67,9 @@ impl Store {
         })?;
         let read = SqlitePoolOptions::new()
             .max_connections(READERS)
-            // Made now, not by whoever comes first.
-            .min_connections(READERS)
+            // One that is open stays open: it has its statements prepared.
             .idle_timeout(None)
+            .max_lifetime(None)
             .test_before_acquire(false)
             .connect_with(options.read_only(true).create_if_missing(false))
             .await?;
@@ -79,6 +79,15 @@ impl Store {
     /// Begins an immediate transaction.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         Ok(self.writer.begin_with("BEGIN IMMEDIATE").await?)
+    }
+
+    /// Opens every reader, so that nobody waits for one later.
+    pub(crate) async fn open_readers(&self) -> Result<()> {
+        let mut open = Vec::new();
+        for _ in 0..READERS {
+            open.push(self.read.acquire().await?);
+        }
+        Ok(())
     }
 
     /// Closes both pools; used at the end of a process.

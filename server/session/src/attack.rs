@@ -6,9 +6,11 @@
 mod ground;
 mod inside;
 pub(crate) mod layout;
+mod native_rows;
 mod raw;
 mod report;
 mod roles;
+mod shell_rows;
 mod table;
 
 use std::path::{Path, PathBuf};

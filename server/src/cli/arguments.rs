@@ -1,11 +1,17 @@
 //! The commands, options and their help.
 
+mod accounts;
+mod objective;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Parser, Subcommand};
 use opkit_domain::ids::ObjectiveId;
 use opkit_domain::objective::Criterion;
+
+pub(super) use accounts::{AccountArgs, AccountsCommand};
+pub(super) use objective::{AddArgs, ObjectiveCommand};
 
 /// Runs coding agents on objectives, reviews what they deliver, and keeps people in charge.
 #[derive(Debug, Parser)]
@@ -146,80 +152,6 @@ pub(super) struct RepoArgs {
     pub(super) integrate: Option<String>,
 }
 
-#[derive(Debug, Subcommand)]
-pub(super) enum AccountsCommand {
-    /// Make an OS user, a home and a git identity for each account; needs root and may be repeated
-    Provision {
-        /// How many accounts
-        #[arg(long, value_name = "N", default_value_t = 5)]
-        count: u32,
-        /// Accounts are named PREFIX-0, PREFIX-1 and so on
-        #[arg(long, default_value = "ccuser")]
-        prefix: String,
-    },
-    /// Show the accounts, their states and what they work with
-    List {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Add an account
-    Add(AccountArgs),
-    /// Give an account no new sessions; its live ones go on
-    Disable {
-        /// Its name
-        name: String,
-    },
-    /// Give an account sessions again, after disable, a cool-down or a missing login
-    Enable {
-        /// Its name
-        name: String,
-    },
-    /// Change how many sessions an account takes at once; live ones go on
-    Limit {
-        /// Its name
-        name: String,
-        /// Sessions at once, 1 to 100
-        limit: u32,
-    },
-    /// Store an API key or a long-lived token for an account
-    Key {
-        /// Its name
-        name: String,
-        /// Read it from standard input
-        #[arg(long, required = true)]
-        stdin: bool,
-    },
-    /// Try everything that a session on an account needs
-    Test {
-        /// Its name
-        name: String,
-    },
-    /// Open the agent's own login on this terminal, as the account's user
-    Login {
-        /// Its name
-        name: String,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(super) struct AccountArgs {
-    /// Its name: a letter, then letters, digits and dashes
-    pub(super) name: String,
-    /// An existing user of this machine that its sessions run as
-    #[arg(long, value_name = "U")]
-    pub(super) os_user: Option<String>,
-    /// Sessions at most [default: 5]
-    #[arg(long, value_name = "N")]
-    pub(super) limit: Option<u32>,
-    /// Author of its commits
-    #[arg(long, value_name = "NAME")]
-    pub(super) git_name: Option<String>,
-    /// The author's address
-    #[arg(long, value_name = "ADDRESS")]
-    pub(super) git_email: Option<String>,
-}
-
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(super) struct RepoChange {
@@ -277,183 +209,6 @@ pub(super) struct BackupArgs {
     /// Records and transcripts of sessions
     #[arg(long)]
     pub(super) with_records: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum ObjectiveCommand {
-    /// Create an objective and print its number
-    Add(Box<AddArgs>),
-    /// Show one objective
-    Show {
-        /// Its number
-        id: ObjectiveId,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show all objectives
-    List {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-        /// Only those of one status
-        #[arg(long)]
-        status: Option<String>,
-    },
-    /// Move an objective to a status
-    Move {
-        /// Its number
-        id: ObjectiveId,
-        /// planning, queue, working, ai_review, human_review, done or cancelled
-        status: String,
-    },
-    /// Accept the work
-    Approve {
-        /// Its number
-        id: ObjectiveId,
-        /// Where the branch goes
-        #[arg(long, value_name = "keep|merge", value_parser = ["keep", "merge"])]
-        integrate: Option<String>,
-        /// Why, where the machine's review says otherwise
-        #[arg(long)]
-        reason: Option<String>,
-    },
-    /// Send the work back
-    Reject {
-        /// Its number
-        id: ObjectiveId,
-        /// What must change
-        #[arg(long)]
-        findings: String,
-    },
-    /// Answer what blocks it
-    Answer {
-        /// Its number
-        id: ObjectiveId,
-        /// The answer
-        text: String,
-    },
-    /// Ask for a fresh review
-    Review {
-        /// Its number
-        id: ObjectiveId,
-    },
-    /// Open a finished objective again
-    Reopen {
-        /// Its number
-        id: ObjectiveId,
-        /// Why
-        #[arg(long)]
-        reason: String,
-    },
-    /// Bring the delivered branch where it belongs
-    Integrate {
-        /// Its number
-        id: ObjectiveId,
-        /// keep or merge
-        #[arg(value_parser = ["keep", "merge"])]
-        how: String,
-    },
-    /// Leave a message for its next session
-    Message {
-        /// Its number
-        id: ObjectiveId,
-        /// The message
-        text: String,
-    },
-    /// End it early
-    Cancel {
-        /// Its number
-        id: ObjectiveId,
-    },
-    /// Start what was stopped or lost again
-    Resume {
-        /// Its number
-        id: ObjectiveId,
-    },
-    /// Bring a cancelled objective back
-    Restore {
-        /// Its number
-        id: ObjectiveId,
-    },
-    /// Show what was kept of its worktree when sessions ended
-    Kept {
-        /// Its number
-        id: ObjectiveId,
-        /// Print one of them as a patch, by its number
-        #[arg(long, value_name = "N", conflicts_with = "json")]
-        patch: Option<i64>,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Give its next session what was kept, on a branch of its own
-    RestoreFiles {
-        /// Its number
-        id: ObjectiveId,
-        /// The number that `kept` shows
-        kept: i64,
-    },
-    /// Follow it until done (exit 0), human_review (3) or cancelled (4)
-    Watch {
-        /// Its number
-        id: ObjectiveId,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(super) struct AddArgs {
-    /// Name of the repository
-    #[arg(long, value_name = "N")]
-    pub(super) repo: String,
-    /// task, bug or project
-    #[arg(long = "type", value_name = "TYPE")]
-    pub(super) kind: String,
-    /// What shall be true afterwards, in a few words
-    #[arg(long, value_name = "T")]
-    pub(super) title: String,
-    /// More of it, as Markdown
-    #[arg(long, value_name = "TEXT")]
-    pub(super) brief: Option<String>,
-    /// The purpose, in one line
-    #[arg(long, value_name = "TEXT")]
-    pub(super) goal: Option<String>,
-    /// What must be true; may be repeated
-    #[arg(long, value_name = "TEXT")]
-    criterion: Vec<String>,
-    /// A command that shows it, for the criterion before it
-    #[arg(long, value_name = "CMD")]
-    check: Vec<String>,
-    /// The branch to start from
-    #[arg(long, value_name = "BRANCH")]
-    pub(super) base: Option<String>,
-    /// 0 (none) to 4 (highest)
-    #[arg(long, value_name = "0-4", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=4))]
-    pub(super) priority: u8,
-    /// The agent, as in demo or claude
-    #[arg(long)]
-    pub(super) agent: Option<String>,
-    /// What the demo agent plays
-    #[arg(long, value_name = "NAME")]
-    pub(super) script: Option<String>,
-    /// The objective it is part of
-    #[arg(long, value_name = "ID")]
-    pub(super) parent: Option<ObjectiveId>,
-    /// An objective that must be done first; may be repeated
-    #[arg(long, value_name = "ID")]
-    pub(super) blocked_by: Vec<ObjectiveId>,
-    /// A label; may be repeated
-    #[arg(long, value_name = "WORD")]
-    pub(super) label: Vec<String>,
-    /// More review than the type asks for: ai or ai_human
-    #[arg(long)]
-    pub(super) review: Option<String>,
-    /// Failed rounds before a person is asked
-    #[arg(long, value_name = "N")]
-    pub(super) max_review_rounds: Option<u32>,
-    /// Do not start yet
-    #[arg(long)]
-    pub(super) hold: bool,
 }
 
 /// `opkit approve 42` is `opkit objective approve 42`.

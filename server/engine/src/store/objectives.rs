@@ -1,16 +1,21 @@
 //! Objectives: the whole row, and the one statement that stores a transition.
 
+mod messages;
+mod write;
+
 use opkit_domain::access::Scope;
 use opkit_domain::ids::{ObjectiveId, RepositoryId, SessionId};
 use opkit_domain::objective::{Counters, Criterion, Facts, Gate, Kind, Status};
 use opkit_domain::state_machine::Transition;
-use opkit_domain::view::MessageView;
 
 use super::cards::{not_here, word};
-use super::order::sort_key;
 use super::{Store, Tx};
 use crate::clock::now_ms;
 use crate::error::{Error, Result};
+pub(crate) use messages::{add_message, close_outbox, mark_delivered, open_outbox, outbox};
+pub(crate) use write::{
+    NewRow, add_dependency, clear_dependencies, insert, remember_key, store_edit, waits_on,
+};
 
 /// An objective as the use cases need it.
 #[derive(Debug, Clone)]
@@ -169,36 +174,6 @@ impl Store {
             sqlx::query_as(SELECT).bind(scope.client.0).bind(id.0).fetch_optional(&self.read).await?;
         objective(row.ok_or_else(|| not_here(id))?, scope)
     }
-
-    pub(crate) async fn messages(&self, scope: Scope, id: ObjectiveId) -> Result<Vec<MessageView>> {
-        let rows: Vec<(i64, String, String, Option<String>)> = sqlx::query_as(
-            "SELECT at, actor, text, delivered_session FROM message WHERE client_id = $1 AND objective_id = $2
-             ORDER BY id DESC LIMIT 200",
-        )
-        .bind(scope.client.0)
-        .bind(id.0)
-        .fetch_all(&self.read)
-        .await?;
-        Ok(rows
-            .into_iter()
-            .map(|(at, actor, text, session)| MessageView {
-                at,
-                actor,
-                text,
-                delivered_to: session.and_then(|id| id.parse().ok()),
-            })
-            .collect())
-    }
-
-    /// Messages that no session has got, oldest first: (number, actor, text).
-    pub(crate) async fn open_messages(&self, id: ObjectiveId) -> Result<Vec<(i64, String, String)>> {
-        Ok(sqlx::query_as(
-            "SELECT id, actor, text FROM message WHERE objective_id = $1 AND delivered_session IS NULL ORDER BY id",
-        )
-        .bind(id.0)
-        .fetch_all(&self.read)
-        .await?)
-    }
 }
 
 /// Reads an objective inside a write transaction.
@@ -305,176 +280,6 @@ pub(crate) async fn store_transition(
     Ok(())
 }
 
-/// A new objective row.
-pub(crate) struct NewRow<'a> {
-    pub(crate) repository: i64,
-    pub(crate) parent: Option<ObjectiveId>,
-    pub(crate) title: &'a str,
-    pub(crate) goal: &'a str,
-    pub(crate) brief: &'a str,
-    pub(crate) kind: Kind,
-    pub(crate) gate: Gate,
-    pub(crate) status: Status,
-    pub(crate) hold: bool,
-    pub(crate) priority: u8,
-    pub(crate) criteria: &'a [Criterion],
-    pub(crate) max_rounds: u32,
-    pub(crate) base: &'a str,
-    pub(crate) base_commit: &'a str,
-    pub(crate) agent: &'a str,
-    pub(crate) script: Option<&'a str>,
-    pub(crate) labels: &'a [String],
-    pub(crate) creator: &'a str,
-    pub(crate) now: i64,
-}
-
-/// Inserts an objective; its position leaves room for others between it and its neighbours.
-pub(crate) async fn insert(tx: &mut Tx, scope: Scope, row: &NewRow<'_>) -> Result<ObjectiveId> {
-    let made = sqlx::query(
-        "INSERT INTO objective (client_id, repository_id, parent_id, title, goal, brief, kind, gate, status, hold,
-            priority, position, sort_key, criteria, criteria_count, max_rounds, base, base_commit, agent, script,
-            labels, creator, since, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, 0, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-            $21, $21, $21)",
-    )
-    .bind(scope.client.0)
-    .bind(row.repository)
-    .bind(row.parent.map(|id| id.0))
-    .bind(row.title)
-    .bind(row.goal)
-    .bind(row.brief)
-    .bind(row.kind.as_str())
-    .bind(row.gate.as_str())
-    .bind(row.status.as_str())
-    .bind(row.hold)
-    .bind(row.priority)
-    .bind(serde_json::to_string(row.criteria)?)
-    .bind(row.criteria.len() as i64)
-    .bind(row.max_rounds)
-    .bind(row.base)
-    .bind(row.base_commit)
-    .bind(row.agent)
-    .bind(row.script)
-    .bind(serde_json::to_string(row.labels)?)
-    .bind(row.creator)
-    .bind(row.now)
-    .execute(&mut **tx)
-    .await?;
-    let id = made.last_insert_rowid();
-    let position = id << 16;
-    sqlx::query("UPDATE objective SET position = $2, sort_key = $3 WHERE id = $1")
-        .bind(id)
-        .bind(position)
-        .bind(sort_key(row.priority, position))
-        .execute(&mut **tx)
-        .await?;
-    Ok(ObjectiveId(id))
-}
-
-/// Stores an edit; compares the version.
-pub(crate) async fn store_edit(tx: &mut Tx, before: &Objective, after: &Objective) -> Result<()> {
-    let done = sqlx::query(
-        "UPDATE objective SET title = $3, goal = $4, brief = $5, criteria = $6, criteria_count = $7, priority = $8,
-            sort_key = CASE WHEN priority = $8 THEN sort_key ELSE $9 END, hold = $10, kind = $11, gate = $12,
-            labels = $13, agent = $14, script = $15, max_rounds = $16, updated_at = $17, version = version + 1
-         WHERE id = $1 AND version = $2",
-    )
-    .bind(before.id.0)
-    .bind(before.version)
-    .bind(&after.title)
-    .bind(&after.goal)
-    .bind(&after.brief)
-    .bind(serde_json::to_string(&after.criteria)?)
-    .bind(after.criteria.len() as i64)
-    .bind(after.priority)
-    .bind(sort_key(after.priority, before.position))
-    .bind(after.facts.hold)
-    .bind(after.facts.kind.as_str())
-    .bind(after.facts.gate.as_str())
-    .bind(serde_json::to_string(&after.labels)?)
-    .bind(&after.agent)
-    .bind(&after.script)
-    .bind(after.facts.max_rounds)
-    .bind(now_ms())
-    .execute(&mut **tx)
-    .await?;
-    if done.rows_affected() == 0 {
-        return Err(Error::Conflict(format!(
-            "#{} was changed by somebody else a moment ago. Look again.",
-            before.id
-        )));
-    }
-    Ok(())
-}
-
-/// "This one first, then that one."
-pub(crate) async fn add_dependency(tx: &mut Tx, id: ObjectiveId, needs: ObjectiveId) -> Result<()> {
-    sqlx::query("INSERT INTO dependency (objective_id, needs_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
-        .bind(id.0)
-        .bind(needs.0)
-        .execute(&mut **tx)
-        .await?;
-    Ok(())
-}
-
-/// Forgets what an objective waits for.
-pub(crate) async fn clear_dependencies(tx: &mut Tx, id: ObjectiveId) -> Result<()> {
-    sqlx::query("DELETE FROM dependency WHERE objective_id = $1").bind(id.0).execute(&mut **tx).await?;
-    Ok(())
-}
-
-/// Whether one objective waits for another, directly or through others.
-pub(crate) async fn waits_on(tx: &mut Tx, id: ObjectiveId, other: ObjectiveId) -> Result<bool> {
-    let (found,): (bool,) = sqlx::query_as(
-        "WITH RECURSIVE chain (id) AS (
-            SELECT needs_id FROM dependency WHERE objective_id = $1
-            UNION SELECT d.needs_id FROM dependency d JOIN chain ON d.objective_id = chain.id)
-         SELECT EXISTS (SELECT 1 FROM chain WHERE id = $2)",
-    )
-    .bind(id.0)
-    .bind(other.0)
-    .fetch_one(&mut **tx)
-    .await?;
-    Ok(found)
-}
-
-/// A person's message for the next session.
-pub(crate) async fn add_message(
-    tx: &mut Tx,
-    actor: &opkit_domain::access::Actor,
-    id: ObjectiveId,
-    text: &str,
-) -> Result<()> {
-    sqlx::query("INSERT INTO message (client_id, objective_id, at, actor, text) VALUES ($1, $2, $3, $4, $5)")
-        .bind(actor.scope.client.0)
-        .bind(id.0)
-        .bind(now_ms())
-        .bind(&actor.name)
-        .bind(text)
-        .execute(&mut **tx)
-        .await?;
-    Ok(())
-}
-
-/// Marks messages as delivered to a session: up to and including this number.
-pub(crate) async fn mark_delivered(
-    tx: &mut Tx,
-    id: ObjectiveId,
-    up_to: i64,
-    session: &SessionId,
-) -> Result<()> {
-    sqlx::query(
-        "UPDATE message SET delivered_session = $3
-         WHERE objective_id = $1 AND id <= $2 AND delivered_session IS NULL",
-    )
-    .bind(id.0)
-    .bind(up_to)
-    .bind(session.as_str())
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
-}
-
 /// Notes how a branch was integrated.
 pub(crate) async fn set_integrated(tx: &mut Tx, id: ObjectiveId, sentence: &str) -> Result<()> {
     sqlx::query("UPDATE objective SET integrated = $2, updated_at = $3, version = version + 1 WHERE id = $1")
@@ -486,98 +291,6 @@ pub(crate) async fn set_integrated(tx: &mut Tx, id: ObjectiveId, sentence: &str)
     Ok(())
 }
 
-/// Something that must follow.
-pub(crate) async fn outbox(
-    tx: &mut Tx,
-    scope: Scope,
-    kind: &str,
-    id: ObjectiveId,
-    payload: &str,
-) -> Result<()> {
-    sqlx::query(
-        "INSERT INTO outbox (client_id, kind, objective_id, payload, created_at) VALUES ($1, $2, $3, $4, $5)",
-    )
-    .bind(scope.client.0)
-    .bind(kind)
-    .bind(id.0)
-    .bind(payload)
-    .bind(now_ms())
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
-}
-
-/// Open outbox rows: (row, client, kind, objective, payload).
-pub(crate) type OutboxRow = (i64, i64, String, i64, String);
-
-/// Reads the next open outbox rows.
-pub(crate) async fn open_outbox(tx: &mut Tx) -> Result<Vec<OutboxRow>> {
-    Ok(sqlx::query_as(
-        "SELECT id, client_id, kind, objective_id, payload FROM outbox WHERE done_at IS NULL ORDER BY id LIMIT 100",
-    )
-    .fetch_all(&mut **tx)
-    .await?)
-}
-
-/// Marks an outbox row as done.
-pub(crate) async fn close_outbox(tx: &mut Tx, row: i64) -> Result<()> {
-    sqlx::query("UPDATE outbox SET done_at = $2 WHERE id = $1")
-        .bind(row)
-        .bind(now_ms())
-        .execute(&mut **tx)
-        .await?;
-    Ok(())
-}
-
-/// Remembers which objective an idempotency key made.
-pub(crate) async fn remember_key(
-    tx: &mut Tx,
-    actor: &opkit_domain::access::Actor,
-    key: &str,
-    id: ObjectiveId,
-) -> Result<()> {
-    if key.is_empty() || key.len() > 200 {
-        return Err(Error::BadInput("An idempotency key has 1 to 200 characters.".into()));
-    }
-    let stored = sqlx::query(
-        "INSERT INTO idempotency (client_id, actor, key, objective_id, created_at) VALUES ($1, $2, $3, $4, $5)",
-    )
-    .bind(actor.scope.client.0)
-    .bind(&actor.name)
-    .bind(key)
-    .bind(id.0)
-    .bind(now_ms())
-    .execute(&mut **tx)
-    .await;
-    match stored {
-        // The same call came twice at once, and the other one was first.
-        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
-            Err(Error::Conflict("The same call is being answered already.".into()))
-        }
-        Err(error) => Err(error.into()),
-        Ok(_) => Ok(()),
-    }
-}
-
-impl Store {
-    /// The objective that an earlier call with this key made.
-    pub(crate) async fn idempotent(
-        &self,
-        actor: &opkit_domain::access::Actor,
-        key: &str,
-    ) -> Result<Option<ObjectiveId>> {
-        let row: Option<(i64,)> = sqlx::query_as(
-            "SELECT objective_id FROM idempotency WHERE client_id = $1 AND actor = $2 AND key = $3",
-        )
-        .bind(actor.scope.client.0)
-        .bind(&actor.name)
-        .bind(key)
-        .fetch_optional(&self.read)
-        .await?;
-        Ok(row.map(|(id,)| ObjectiveId(id)))
-    }
-}
-
 /// A change that the card shows but that is no transition.
 pub(crate) async fn touch(tx: &mut Tx, id: ObjectiveId) -> Result<()> {
     sqlx::query("UPDATE objective SET version = version + 1, updated_at = $2 WHERE id = $1")
@@ -586,14 +299,4 @@ pub(crate) async fn touch(tx: &mut Tx, id: ObjectiveId) -> Result<()> {
         .execute(&mut **tx)
         .await?;
     Ok(())
-}
-
-impl Store {
-    /// Something of the outbox is open.
-    pub(crate) async fn outbox_waits(&self) -> Result<bool> {
-        let (any,): (bool,) = sqlx::query_as("SELECT EXISTS (SELECT 1 FROM outbox WHERE done_at IS NULL)")
-            .fetch_one(&self.read)
-            .await?;
-        Ok(any)
-    }
 }
