@@ -43,7 +43,7 @@ fn alive(root: &Path) -> usize {
 #[test]
 fn a_chain_of_processes_that_fork_and_leave_is_broken() {
     let mut place = Place::new("good");
-    // Eight of them, each link as short as a program can make it: no list of all processes ever holds them all.
+    // Eight of them, each link as short as a program can make it.
     let chain = "fork or last for 1..7; while (1) { if (++$n == 100) { open my $f, \">\", \"$ENV{OPKIT_SCRATCH}/runs\" } fork and exit }";
     let script = format!(
         "setsid perl -e '{chain}' >/dev/null 2>&1 & \
