@@ -107,6 +107,8 @@ fn a_small_one_without_a_server_and_without_repositories() {
     assert_eq!(fleet.rests(signed)["attention"], "sign_off", "{}", fleet.story(signed));
     let Fleet { server, folder: _repository, .. } = fleet;
     let (_, _, data) = server.terminate();
+    // Its tmux servers go on without it, and nobody takes them over here.
+    support::end_sessions(data.path());
     let folder = support::data_dir();
     let file = folder.path().join("small.tar");
     let made = run(data.path(), &["backup", file.to_str().expect("UTF-8")], "");

@@ -145,6 +145,25 @@ impl Attention {
         }
     }
 
+    /// It was stopped or lost on the way, not judged: it can go on where it was.
+    pub fn is_resumable(self) -> bool {
+        match self {
+            Attention::Stopped
+            | Attention::SessionLost
+            | Attention::StartFailed
+            | Attention::NoAccount
+            | Attention::BudgetExhausted
+            | Attention::ReviewError => true,
+            Attention::SignOff
+            | Attention::Blocked
+            | Attention::RetriesExhausted
+            | Attention::PlanMissing
+            | Attention::Tampered
+            | Attention::Conflict
+            | Attention::NoDeliverable => false,
+        }
+    }
+
     /// Shown in the failed colour; the others are decisions that wait.
     pub fn is_failure(self) -> bool {
         match self {

@@ -176,17 +176,7 @@ fn decision(
     let id = card.id;
     let toasts = use_toasts();
     let busy = RwSignal::new(false);
-    let resumable = matches!(
-        card.attention,
-        Some(
-            Attention::Stopped
-                | Attention::SessionLost
-                | Attention::StartFailed
-                | Attention::NoAccount
-                | Attention::BudgetExhausted
-                | Attention::ReviewError
-        )
-    );
+    let resumable = card.attention.is_some_and(Attention::is_resumable);
     let (what, label, sure) = if card.passed && card.delivered {
         (Act::Approve { integrate: None, reason: None }, "Approve", format!("Approve #{id}"))
     } else if resumable {

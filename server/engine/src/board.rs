@@ -13,7 +13,7 @@ use crate::engine::{Engine, Moved};
 use crate::error::{Error, Result};
 use crate::store::Tx;
 use crate::store::events::{NewEvent, append};
-use crate::store::objectives::{Beside, Objective, get, store_transition};
+use crate::store::objectives::{Beside, Objective, changed_meanwhile, get, store_transition};
 use crate::store::people::audit_in;
 use crate::store::sessions::mark_stopping;
 
@@ -396,10 +396,6 @@ pub(crate) fn attention_note(attention: Attention, transition: &Transition, text
             text.strip_prefix("Nothing was delivered: ").map_or(text.clone(), str::to_owned)
         }
     }
-}
-
-fn changed_meanwhile(id: ObjectiveId) -> Error {
-    Error::Conflict(format!("#{id} was changed by somebody else a moment ago. Look again."))
 }
 
 fn needed(what: &str, text: &str, hint: &str) -> Result<String> {

@@ -311,6 +311,8 @@ impl Engine {
     ) -> Option<Ahead> {
         let uid = identity.map_or_else(own_uid, |identity| identity.uid);
         let Entry { dir, mark } = self.pool().take(repo.id(), commit, uid)?;
+        // Used or not, it is missing from now on.
+        self.pool().look_at(repo.id());
         Some(Ahead {
             fits: mark.commit == commit && mark.uid == uid,
             place: Place { dir, kept: false },
@@ -330,9 +332,7 @@ impl Engine {
     ) -> Result<()> {
         let branch = branch_of(target)?;
         if let Some(Ahead { mut place, mark, .. }) = ahead {
-            let ready = self.hand_out(&place.dir, &mark, commit, &branch, identity).await;
-            self.pool().look_at(repo.id());
-            match ready {
+            match self.hand_out(&place.dir, &mark, commit, &branch, identity).await {
                 Ok(()) => return settle_in(&mut place, target),
                 Err(error) => {
                     tracing::warn!(%error, repository = repo.name, "a checkout made ahead could not be used");

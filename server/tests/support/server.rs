@@ -232,12 +232,9 @@ pub(crate) fn end_sessions(data: &Path) {
         let _ = std::fs::remove_dir_all(elsewhere);
     }
     let deadline = Instant::now() + Duration::from_secs(10);
-    let mut empty = 0;
     loop {
         let left = processes_of(data);
-        // A tmux server that forks while the list is made is not in it.
-        empty = if left.is_empty() { empty + 1 } else { 0 };
-        if empty == 3 || Instant::now() > deadline {
+        if left.is_empty() || Instant::now() > deadline {
             return;
         }
         for pid in left {

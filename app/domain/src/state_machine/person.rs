@@ -155,40 +155,22 @@ pub(super) fn approve(facts: &Facts, reason: bool) -> Result<Transition, Refused
 pub(super) fn resume(facts: &Facts) -> Result<Transition, Refused> {
     use Status as S;
     match facts.status {
-        S::HumanReview => match facts.attention {
-            Some(
-                Attention::Stopped
-                | Attention::SessionLost
-                | Attention::StartFailed
-                | Attention::NoAccount
-                | Attention::BudgetExhausted
-                | Attention::ReviewError,
-            ) => {
-                let back = match facts.came_from {
-                    Some(S::Planning) if !facts.locked => S::Planning,
-                    Some(S::AiReview) if facts.delivered => S::AiReview,
-                    Some(S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview)
-                    | Some(S::Done | S::Cancelled)
-                    | None => S::Working,
-                };
-                to(facts, back, |t| {
-                    t.counters.run_failures = 0;
-                    t.counters.start_failures = 0;
-                    t.counters.review_errors = 0;
-                    t.sub_state = Some(SubState::BetweenRuns);
-                })
-            }
-            Some(
-                Attention::SignOff
-                | Attention::Blocked
-                | Attention::RetriesExhausted
-                | Attention::PlanMissing
-                | Attention::Tampered
-                | Attention::Conflict
-                | Attention::NoDeliverable,
-            )
-            | None => refuse("It was not stopped. Approve it, reject it with findings, or answer."),
-        },
+        S::HumanReview if facts.attention.is_some_and(Attention::is_resumable) => {
+            let back = match facts.came_from {
+                Some(S::Planning) if !facts.locked => S::Planning,
+                Some(S::AiReview) if facts.delivered => S::AiReview,
+                Some(S::Planning | S::Queue | S::Working | S::AiReview | S::HumanReview)
+                | Some(S::Done | S::Cancelled)
+                | None => S::Working,
+            };
+            to(facts, back, |t| {
+                t.counters.run_failures = 0;
+                t.counters.start_failures = 0;
+                t.counters.review_errors = 0;
+                t.sub_state = Some(SubState::BetweenRuns);
+            })
+        }
+        S::HumanReview => refuse("It was not stopped. Approve it, reject it with findings, or answer."),
         S::Planning | S::Queue | S::Working | S::AiReview | S::Done | S::Cancelled => {
             refuse("Only what was stopped or lost can be resumed.")
         }

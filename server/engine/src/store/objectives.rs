@@ -7,6 +7,7 @@ use opkit_domain::access::Scope;
 use opkit_domain::ids::{ObjectiveId, RepositoryId, SessionId};
 use opkit_domain::objective::{Counters, Criterion, Facts, Gate, Kind, Status};
 use opkit_domain::state_machine::Transition;
+use sqlx::sqlite::SqliteQueryResult;
 
 use super::cards::{not_here, word};
 use super::{Store, Tx};
@@ -271,13 +272,17 @@ pub(crate) async fn store_transition(
     .bind(waiting_since)
     .execute(&mut **tx)
     .await?;
-    if done.rows_affected() == 0 {
-        return Err(Error::Conflict(format!(
-            "#{} was changed by somebody else a moment ago. Look again.",
-            before.id
-        )));
-    }
-    Ok(())
+    was_as_read(&done, before)
+}
+
+/// A change names the version that it was decided by; no row has it when somebody else was quicker.
+fn was_as_read(done: &SqliteQueryResult, before: &Objective) -> Result<()> {
+    if done.rows_affected() == 0 { Err(changed_meanwhile(before.id)) } else { Ok(()) }
+}
+
+/// What somebody decided by is not what is there any more.
+pub(crate) fn changed_meanwhile(id: ObjectiveId) -> Error {
+    Error::Conflict(format!("#{id} was changed by somebody else a moment ago. Look again."))
 }
 
 /// Notes how a branch was integrated.

@@ -6,7 +6,7 @@ use opkit_domain::objective::{Criterion, Gate, Kind, Status};
 
 use super::super::order::sort_key;
 use super::super::{Store, Tx};
-use super::Objective;
+use super::{Objective, was_as_read};
 use crate::clock::now_ms;
 use crate::error::{Error, Result};
 
@@ -103,13 +103,7 @@ pub(crate) async fn store_edit(tx: &mut Tx, before: &Objective, after: &Objectiv
     .bind(now_ms())
     .execute(&mut **tx)
     .await?;
-    if done.rows_affected() == 0 {
-        return Err(Error::Conflict(format!(
-            "#{} was changed by somebody else a moment ago. Look again.",
-            before.id
-        )));
-    }
-    Ok(())
+    was_as_read(&done, before)
 }
 
 /// "This one first, then that one."
