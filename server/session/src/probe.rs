@@ -98,10 +98,19 @@ fn run(spec: &AgentProbe) -> anyhow::Result<ProbeReport> {
     report
 }
 
+/// Ends what was started and removes the place. A thread that is about to begin its next case may still make
+/// something in it; once the place is gone nothing can be started from there.
 fn clear(root: &Path) {
+    for _ in 0..500 {
+        end_everything();
+        match fs::remove_dir_all(root) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Ok(()) | Err(_) => break,
+        }
+    }
     end_everything();
-    // What is left of a probe harms nobody.
-    let _ = fs::remove_dir_all(root);
 }
 
 /// Returns when nobody can read what the probe finds: the server that asked was killed, say.

@@ -358,7 +358,8 @@ impl Runner {
                 .and_then(|text| replace(&self.dir.join(files::EXIT), &text, Durability::Synced));
             match written {
                 Ok(()) => break,
-                Err(error) if start.elapsed() > EXIT_FILE_PATIENCE => {
+                // A full disk passes; a directory that somebody deleted does not come back.
+                Err(error) if start.elapsed() > EXIT_FILE_PATIENCE || !self.dir.exists() => {
                     eprintln!("opkit-session run: the exit file cannot be written: {error}");
                     return ExitCode::FAILURE;
                 }

@@ -6,7 +6,7 @@ mod place;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
-use opkit_domain::session::{Outcome, OutputFormat};
+use opkit_domain::session::{Outcome, OutputFormat, files};
 use place::{Place, wait_until};
 
 #[test]
@@ -30,6 +30,17 @@ fn a_pipe_that_somebody_else_holds_keeps_no_session() {
     wait_until("the runner gives the pipe up", || runner.try_wait().expect("a runner").is_some());
     assert_eq!(place.exit().outcome, Outcome::Finished, "{}", place.exit().detail);
     drop(held);
+}
+
+#[test]
+fn a_runner_whose_directory_is_gone_leaves_with_everything_of_it() {
+    let place = Place::new("hangs");
+    let mut runner = place.start();
+    wait_until("the agent runs", || place.session().join(files::PROOF).exists());
+    fs::remove_dir_all(place.session()).expect("removed");
+    // Nobody will ever read an exit file there.
+    wait_until("the runner leaves", || runner.try_wait().expect("a runner").is_some());
+    assert_eq!(alive(&place.root()), 0);
 }
 
 /// Processes that carry this place in their environment.
