@@ -19,7 +19,7 @@ export class AccountsPage {
     return this.page.locator(`article[data-account="${name}"]`);
   }
 
-  async is(name, state, timeout = 15_000) {
+  async is(name, state, timeout = 30_000) {
     await this.page.locator(`article[data-account="${name}"][data-state="${state}"]`).waitFor({ timeout });
   }
 

@@ -14,7 +14,7 @@ export class BoardPage {
   /** Hydrated, and joined to the feed. */
   async live() {
     await hydrated(this.page);
-    await this.page.locator('[data-live="live"]').first().waitFor({ state: "attached", timeout: 20_000 });
+    await this.page.locator('[data-live="live"]').first().waitFor({ state: "attached", timeout: 30_000 });
   }
 
   lane(status) {
@@ -26,7 +26,7 @@ export class BoardPage {
     return status ? this.lane(status).locator(card) : this.page.locator(card);
   }
 
-  async shows(id, status, timeout = 15_000) {
+  async shows(id, status, timeout = 30_000) {
     await this.card(id, status).waitFor({ timeout });
   }
 
@@ -51,12 +51,12 @@ export class BoardPage {
     await mouse.up();
   }
 
-  /** When the card came to stand in a lane: ms since the epoch, seen by the page itself. */
+  /** Ends when the card stands in a lane, if only for a moment: the page itself looks. */
   seenIn(id, status) {
     return this.page.evaluate(
       (selector) =>
         new Promise((done) => {
-          const look = () => document.querySelector(selector) !== null && (observer.disconnect(), done(Date.now()));
+          const look = () => document.querySelector(selector) !== null && (observer.disconnect(), done());
           const observer = new MutationObserver(look);
           observer.observe(document.body, { childList: true, subtree: true });
           look();

@@ -2,7 +2,7 @@
 export const tests = [];
 
 /** Registers a test. `fn(t)` gets its Scope. */
-export function test(name, fn, { timeout = 60_000 } = {}) {
+export function test(name, fn, { timeout = 120_000 } = {}) {
   tests.push({ name, fn, timeout });
 }
 

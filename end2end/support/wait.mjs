@@ -1,7 +1,7 @@
 // Waiting for a condition, never for a time.
 
 /** Polls `probe` until it returns something true. The error carries the last value or error. */
-export async function waitUntil(what, probe, { timeout = 15_000, every = 25 } = {}) {
+export async function waitUntil(what, probe, { timeout = 30_000, every = 25 } = {}) {
   const end = Date.now() + timeout;
   let last;
   for (;;) {

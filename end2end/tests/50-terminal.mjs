@@ -80,7 +80,7 @@ test("a page stays responsive under a flood and ends on what comes after it", as
   for (let n = 0; n < 50; n += 1) {
     const start = Date.now();
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
-    assert.ok(Date.now() - start < 1000, "the page did not answer for a second");
+    assert.ok(Date.now() - start < 5000, "the page did not answer for five seconds");
   }
   await server.until(id, "done", 120_000);
   await waitUntil("the last line is not the flood's", async () => {

@@ -106,7 +106,7 @@ fn a_small_one_without_a_server_and_without_repositories() {
     let signed = fleet.add(&json!({"type": "project", "script": "good", "title": "To be signed off"}));
     assert_eq!(fleet.rests(signed)["attention"], "sign_off", "{}", fleet.story(signed));
     let Fleet { server, folder: _repository, .. } = fleet;
-    let (_, _, data) = server.terminate();
+    let (_, data) = server.terminate();
     // Its tmux servers go on without it, and nobody takes them over here.
     support::end_sessions(data.path());
     let folder = support::data_dir();

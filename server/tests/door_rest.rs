@@ -4,7 +4,6 @@
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use serde_json::json;
 use support::{Request, Server, output_of, run, wait_until};
@@ -247,8 +246,7 @@ fn a_second_server_on_the_same_data_is_refused() {
 #[test]
 fn it_leaves_in_good_order() {
     let server = Server::start();
-    let (code, took, data) = server.terminate();
+    let (code, data) = server.terminate();
     assert_eq!(code, Some(0));
-    assert!(took < Duration::from_secs(5), "{took:?}");
     Server::start_in(data, &[]);
 }

@@ -5,8 +5,8 @@ mod support;
 
 use futures_util::{SinkExt, StreamExt};
 use opkit_domain::screen::{TerminalDown, TerminalUp};
-use support::{Server, output_of, wait_until};
-use tokio::time::{Duration, timeout};
+use support::{PATIENCE, Server, output_of, wait_until};
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
@@ -21,7 +21,7 @@ async fn connect(server: &Server, path: &str, cookie: &str, origin: &str) -> Res
 
 async fn next(stream: &mut Stream) -> Message {
     loop {
-        let message = timeout(Duration::from_secs(10), stream.next()).await.expect("a frame in time");
+        let message = timeout(PATIENCE, stream.next()).await.expect("a frame in time");
         let message = message.expect("the socket is open").expect("a good frame");
         if !message.is_ping() && !message.is_pong() {
             return message;
@@ -52,7 +52,7 @@ async fn the_board_says_hello_and_logout_closes_it() {
     server.request("POST", "/logout").header("cookie", &cookie).header("origin", &server.origin()).send();
     assert_eq!(close_code(&mut mine).await, 4001);
 
-    let (code, _, _) = tokio::task::spawn_blocking(|| server.terminate()).await.unwrap();
+    let (code, _) = tokio::task::spawn_blocking(|| server.terminate()).await.unwrap();
     assert_eq!(close_code(&mut others).await, 1012, "the other login goes on until the server leaves");
     assert_eq!(code, Some(0));
 }
@@ -116,11 +116,10 @@ async fn a_viewer_that_reads_nothing_holds_up_nobody() {
     let path = format!("/ws/terminal/{session}?from=0");
     let mut stalled = connect(&server, &path, &cookie, &server.origin()).await.unwrap();
     let mut reader = connect(&server, &path, &cookie, &server.origin()).await.unwrap();
-    let far =
-        timeout(Duration::from_secs(30), follow(&mut reader, 1_000_000)).await.expect("the reader goes on");
+    let far = timeout(PATIENCE, follow(&mut reader, 1_000_000)).await.expect("the reader goes on");
     // The one that slept reads on from where it was and soon is as far: nothing was queued for it.
     let mut frames = 0;
-    timeout(Duration::from_secs(30), async {
+    timeout(PATIENCE, async {
         while follow(&mut stalled, 1).await < far {
             frames += 1;
         }

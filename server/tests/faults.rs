@@ -15,7 +15,7 @@ use std::time::Duration;
 use fleet::{Fleet, agent_pid, items, record_len, session_dir, whole_record};
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{OWNER, PASSWORD, Server, data_dir, output_of, run, wait_until, wait_within};
+use support::{OWNER, PASSWORD, Server, data_dir, output_of, run, wait_until};
 use tempfile::TempDir;
 
 /// A small file system of its own, gone with this value.
@@ -91,7 +91,7 @@ fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
 
     // What a person asks for is refused with the reason. What fits into files that are there may still be stored.
     let mut made = 0i64;
-    let refused = wait_within(Duration::from_secs(30), "a refusal", || {
+    let refused = wait_until("a refusal", || {
         let answer = create(&fleet, "One more");
         match answer.status {
             201 => {
@@ -110,7 +110,7 @@ fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
     assert!(doctor.contains("!! 0 MB free; below 2 MB nothing starts"), "{doctor}");
     // The record waits: the agent is held back, and nobody pretends that it went on.
     let (mut last, mut same) = (record_len(&dir), 0);
-    wait_within(Duration::from_secs(30), "the record to stand", || {
+    wait_until("the record to stand", || {
         let len = record_len(&dir);
         same = if len == last { same + 1 } else { 0 };
         last = len;
@@ -132,7 +132,7 @@ fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
     });
 
     disk.empty();
-    wait_within(Duration::from_secs(30), "room", || {
+    wait_until("room", || {
         let answer = create(&fleet, "The next");
         if answer.status == 201 { Ok(()) } else { Err(answer.body) }
     });
@@ -177,7 +177,7 @@ fn with_little_room_nothing_new_starts_and_the_board_says_so() {
     assert_eq!(items(server.request("GET", &sessions).bearer(&token).send().json()), Vec::<Value>::new());
     let data = server.kill_hard();
     let server = Server::start_with(data, &[], &[("OPKIT_MIN_FREE_MB", "1"), ("OPKIT_DEMO_SPEED", "0")]);
-    wait_within(Duration::from_secs(60), "it to be done", || {
+    wait_until("it to be done", || {
         let card = server.request("GET", &path).bearer(&token).send().json();
         if card["status"] == "done" { Ok(()) } else { Err(card.to_string()) }
     });

@@ -16,7 +16,7 @@ use fleet::{Fleet, flood_number, gap, record_len, session_dir, whole_record};
 use futures_util::{SinkExt, StreamExt};
 use opkit_domain::screen::{TerminalDown, TerminalUp, spans};
 use serde_json::json;
-use support::wait_within;
+use support::{PATIENCE, wait_until};
 use tokio::time::{Duration, sleep, timeout};
 use viewer::{Stream, Viewer, message, open, text};
 
@@ -26,6 +26,9 @@ fn anonymous(pid: u32) -> i64 {
     let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:")).expect("a line for it");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
+
+/// What an agent writes while somebody is stuck, in bytes: many windows, and more than sockets hold.
+const MUCH: u64 = 8 << 20;
 
 fn stop(fleet: &Fleet, session: &str) {
     let answer = fleet.post(&format!("/api/v1/sessions/{session}/stop"), &json!({}));
@@ -59,19 +62,12 @@ fn an_unwatched_flood_costs_the_server_no_memory() {
     whole_record(&dir);
 }
 
-/// Bytes a second that reach a record.
-async fn rate(dir: &Path) -> f64 {
-    let (start, from) = (Instant::now(), record_len(dir));
-    sleep(Duration::from_millis(1500)).await;
-    (record_len(dir) - from) as f64 / start.elapsed().as_secs_f64()
-}
-
-/// How long it takes from now to what the record holds now.
-async fn catch_up(stream: &mut Stream, dir: &Path) -> std::time::Duration {
-    let (start, wanted) = (Instant::now(), record_len(dir));
+/// Reads from here to what the record holds now; gives how many windows that took.
+async fn catch_up(stream: &mut Stream, dir: &Path) -> usize {
+    let wanted = record_len(dir);
     let mut viewer = Viewer::default();
-    timeout(Duration::from_secs(20), viewer.follow(stream, wanted)).await.expect("it catches up");
-    start.elapsed()
+    timeout(PATIENCE, viewer.follow(stream, wanted)).await.expect("it catches up");
+    viewer.ends.len()
 }
 
 /// A viewer that reads on all the time; gives the offset it has seen.
@@ -94,68 +90,51 @@ fn reads_on(mut stream: Stream) -> Arc<AtomicU64> {
     seen
 }
 
-/// Waits until a reader has seen what the record holds now; gives how long that took.
-async fn lag(seen: &AtomicU64, dir: &Path) -> std::time::Duration {
-    let (start, wanted) = (Instant::now(), record_len(dir));
-    while seen.load(Ordering::Relaxed) < wanted {
-        assert!(start.elapsed() < Duration::from_secs(10), "the reader stands still");
-        sleep(Duration::from_millis(2)).await;
-    }
-    start.elapsed()
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn a_viewer_that_reads_nothing_slows_nobody() {
+async fn terminals_that_nobody_reads_hold_nobody_up() {
     let fleet = Fleet::start(4);
     let session = fleet.works(fleet.add_script("floods:8000"));
     let dir = session_dir(fleet.data(), &session);
     let cookie = fleet.server.cookie();
-    let reader = reads_on(open(&fleet.server, &cookie, &session, None).await);
+    let seen = reads_on(open(&fleet.server, &cookie, &session, None).await);
 
-    let (mut without, mut with) = (Vec::new(), Vec::new());
-    let (mut lags, mut silent_took, mut deaf_took) = (Vec::new(), Vec::new(), Vec::new());
+    // One says nothing either; the other asks for more all the time, so that its socket fills up.
+    let mut silent = open(&fleet.server, &cookie, &session, Some(0)).await;
+    let (mut asks, deaf) = open(&fleet.server, &cookie, &session, Some(0)).await.split();
+    let enough = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&enough);
+    let asking = tokio::spawn(async move {
+        while !told.load(Ordering::Relaxed) {
+            asks.send(message(&TerminalUp::Ack { end: 0 })).await.expect("it is taken");
+            sleep(Duration::from_millis(5)).await;
+        }
+        asks
+    });
+    // The agent writes on and who reads sees it, several times over, while the two are stuck.
     for _ in 0..3 {
-        without.push(rate(&dir).await);
-        // One says nothing either; the other asks for more all the time, so that its socket fills up.
-        let mut silent = open(&fleet.server, &cookie, &session, Some(0)).await;
-        let (mut asks, deaf) = open(&fleet.server, &cookie, &session, Some(0)).await.split();
-        let enough = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&enough);
-        let asking = tokio::spawn(async move {
-            while !told.load(Ordering::Relaxed) {
-                asks.send(message(&TerminalUp::Ack { end: 0 })).await.expect("it is taken");
-                sleep(Duration::from_millis(5)).await;
+        let wanted = record_len(&dir) + MUCH;
+        timeout(PATIENCE, async {
+            while seen.load(Ordering::Relaxed) < wanted {
+                sleep(Duration::from_millis(10)).await;
             }
-            asks
-        });
-        with.push(rate(&dir).await);
-        lags.push(lag(&reader, &dir).await);
-        enough.store(true, Ordering::Relaxed);
-        let mut deaf = asking.await.expect("it stops").reunite(deaf).expect("two halves of one socket");
-        silent_took.push(catch_up(&mut silent, &dir).await);
-        deaf_took.push(catch_up(&mut deaf, &dir).await);
+        })
+        .await
+        .unwrap_or_else(|_| panic!("seen {seen:?}, wanted {wanted}, written {}", record_len(&dir)));
     }
-    let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
-    let (best_without, best_with) = (best(&without), best(&with));
-    assert!(best_with > 0.6 * best_without, "bytes a second without {without:?}, with {with:?}");
-    // The machine may be busy with other tests once, not every time.
-    let median = |times: &mut Vec<std::time::Duration>| {
-        times.sort_unstable();
-        times[times.len() / 2]
-    };
-    assert!(median(&mut lags) < Duration::from_millis(500), "the other viewer lags by {lags:?}");
-    assert!(median(&mut silent_took) < Duration::from_secs(1), "the silent one took {silent_took:?}");
-    assert!(median(&mut deaf_took) < Duration::from_secs(1), "the one with a full socket took {deaf_took:?}");
+    enough.store(true, Ordering::Relaxed);
+    let mut deaf = asking.await.expect("it stops").reunite(deaf).expect("two halves of one socket");
+    // Nothing was queued for the silent one: the window it was sent, and soon after it the newest.
+    let windows = catch_up(&mut silent, &dir).await;
+    assert!(windows < 20, "{windows} windows until it is on the current screen");
+    catch_up(&mut deaf, &dir).await;
     stop(&fleet, &session);
 }
 
 /// Reads until the session's end was shown.
 async fn read_to_the_end(viewer: &mut Viewer, stream: &mut Stream) {
-    timeout(Duration::from_secs(60), async {
-        while !matches!(viewer.next(stream).await, TerminalDown::Ended { .. }) {}
-    })
-    .await
-    .expect("the session ends");
+    timeout(PATIENCE, async { while !matches!(viewer.next(stream).await, TerminalDown::Ended { .. }) {} })
+        .await
+        .expect("the session ends");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,7 +157,7 @@ async fn who_comes_back_misses_nothing() {
         }
         let left_at = viewer.end;
         // The second time it is back at once.
-        wait_within(Duration::from_secs(10), "the record to grow", || {
+        wait_until("the record to grow", || {
             let grown = record_len(&dir) - left_at;
             if away == 1 || grown > 300_000 { Ok(()) } else { Err(format!("{grown} bytes")) }
         });

@@ -20,7 +20,7 @@ use opkit_domain::session::{RunSpec, files};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
-use support::{Server, end_sessions, wait_within};
+use support::{Server, end_sessions, wait_until};
 
 /// A script, what it is played on, where it must end, and how many sessions of work and of review that takes.
 struct Case {
@@ -169,7 +169,7 @@ fn seed() -> u64 {
 /// Everything that must be true when all objectives rest.
 fn all_ended_right(fleet: &Fleet, wanted: &[Wanted], seen: &Seen, cap: usize) {
     let data = fleet.data();
-    wait_within(Duration::from_secs(20), "the last sessions to be settled", || {
+    wait_until("the last sessions to be settled", || {
         let (live, held) = (rows::live(data), Locks::of(data).held());
         if live.is_empty() && held.is_empty() { Ok(()) } else { Err(format!("{live:?} {held:?}")) }
     });
@@ -239,7 +239,7 @@ fn slots_are_free(fleet: &Fleet) {
 /// As many sessions as the cap allows run at once: what no leaked slot would let happen.
 fn the_whole_cap_works(fleet: &Fleet, at_work: usize) {
     let ids: Vec<i64> = (0..at_work).map(|_| fleet.add_script("slow:4")).collect();
-    wait_within(Duration::from_secs(30), "every slot to be used", || {
+    wait_until("every slot to be used", || {
         let running = fleet.live().iter().filter(|session| session["state"] == "running").count();
         if running == at_work { Ok(()) } else { Err(format!("{running} run")) }
     });
@@ -294,7 +294,7 @@ fn child_of(parent: u32, program: &Path) -> Option<u32> {
 }
 
 fn answers(address: SocketAddr) {
-    wait_within(Duration::from_secs(20), "the server to listen again", || {
+    wait_until("the server to listen again", || {
         TcpStream::connect(address).map(drop).map_err(|error| error.to_string())
     });
 }
@@ -328,7 +328,7 @@ fn the_same_under_the_entrypoint() {
     for _ in 0..KILLS {
         let pause = gap(&mut chance, Duration::from_millis(800));
         comes(&data, Moment::Any(pause));
-        let child = wait_within(Duration::from_secs(20), "a server under the supervisor", || {
+        let child = wait_until("a server under the supervisor", || {
             child_of(supervisor, &program)
                 .filter(|pid| !killed.contains(pid))
                 .ok_or_else(|| "none".to_owned())
@@ -337,7 +337,7 @@ fn the_same_under_the_entrypoint() {
         fleet::kill(child);
         killed.insert(child);
     }
-    let last = wait_within(Duration::from_secs(20), "a server under the supervisor", || {
+    let last = wait_until("a server under the supervisor", || {
         child_of(supervisor, &program).filter(|pid| !killed.contains(pid)).ok_or_else(|| "none".to_owned())
     });
     answers(fleet.server.address);
@@ -348,7 +348,7 @@ fn the_same_under_the_entrypoint() {
     assert!(at_work >= KILLS / 2, "only {at_work} kills fell into the work");
     assert_eq!(child_of(supervisor, &program), Some(last), "the last server runs on");
     the_whole_cap_works(&fleet, 4);
-    let (code, _, data) = fleet.server.terminate();
+    let (code, data) = fleet.server.terminate();
     assert_eq!(code, Some(0), "a stop on request ends well");
     assert_eq!(child_of(supervisor, &program), None);
     end_sessions(data.path());

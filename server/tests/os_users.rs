@@ -20,7 +20,7 @@ use fleet::{Fleet, agent_pid, session_dir};
 use opkit_domain::session::{Identity, RunSpec, files};
 use rows::SessionRow;
 use serde_json::{Value, json};
-use support::{PASSWORD, Server, output_of, wait_within};
+use support::{PASSWORD, Server, output_of, wait_until};
 
 const CAP: &str = "32";
 
@@ -257,7 +257,7 @@ fn twenty_five_sessions_cannot_reach_one_another() {
             )
         })
         .collect();
-    let live = wait_within(Duration::from_secs(60), "25 sessions with their agents", || {
+    let live = wait_until("25 sessions with their agents", || {
         let live = rows::live(&data);
         let agents =
             live.iter().filter(|row| row.state == "running" && agent_pid(&session_dir(&data, &row.id)) > 0);
@@ -385,7 +385,7 @@ fn nothing_is_left(users: bool) {
         .collect();
     // The floor of a task runs the same in the worker's own place.
     ids.push(fleet.add(&json!({"title": "A task", "type": "task", "script": "good", "criteria": criteria})));
-    wait_within(Duration::from_secs(40), "something to be left behind", || {
+    wait_until("something to be left behind", || {
         let left = left_behind();
         if left.is_empty() { Err("nothing yet".into()) } else { Ok(()) }
     });

@@ -146,8 +146,9 @@ fn with_all_limited_the_queue_waits_and_resumes_by_itself() {
         sessions.filter_map(|session| session["started_at"].as_i64()).min().ok_or_else(|| format!("{all:?}"))
     });
     assert!(started >= first, "began {} ms before the first cool-down was over", first - started);
+    // By a timer of seconds, not of minutes.
     assert!(
-        started - first < 5_000,
+        started - first < 45_000,
         "it took {} ms to see that the first cool-down was over",
         started - first
     );

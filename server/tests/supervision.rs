@@ -148,12 +148,10 @@ fn a_server_that_does_not_answer_holds_up_its_own_account_only() {
         if there { Ok(()) } else { Err(fleet.story(stuck)) }
     });
     // Others are claimed, started, reviewed and done meanwhile.
-    let start = Instant::now();
     let others: Vec<i64> = (0..3).map(|_| fleet.add_script("good")).collect();
     for id in &others {
         assert_eq!(fleet.rests(*id)["status"], "done", "{}", fleet.story(*id));
     }
-    let took = start.elapsed();
     let mine = fleet.sessions(stuck);
     assert!(
         mine.iter().all(|session| session["outcome"] != "finished" || session["account"] != account.as_str())
@@ -166,7 +164,11 @@ fn a_server_that_does_not_answer_holds_up_its_own_account_only() {
         if story.contains("does not answer") { Ok(()) } else { Err(story) }
     });
     assert_eq!(fleet.rests(stuck)["status"], "done", "{}", fleet.story(stuck));
-    assert!(took < Duration::from_secs(30), "{took:?}");
+    let began = |id: i64| fleet.sessions(id).iter().filter_map(|s| s["started_at"].as_i64()).min();
+    let failed = fleet.sessions(stuck).iter().filter_map(|s| s["ended_at"].as_i64()).min();
+    for id in &others {
+        assert!(began(*id) < failed, "#{id} waited for the stuck start: {}", fleet.story(*id));
+    }
     // It answers again: its account has its turn again, by the same server.
     signal(server, Signal::CONT);
     wait_within(Duration::from_secs(60), "its account to be used again", || {
@@ -179,7 +181,7 @@ fn a_server_that_does_not_answer_holds_up_its_own_account_only() {
 }
 
 #[test]
-fn a_stop_is_quick_and_sessions_go_on() {
+fn a_stop_waits_for_no_session_and_they_go_on() {
     let fleet = Fleet::start(4);
     let id = fleet.add_script("slow:4");
     let session = fleet.works(id);
@@ -187,9 +189,8 @@ fn a_stop_is_quick_and_sessions_go_on() {
     let runner = runner_pid(&session_dir(&data, &session));
     assert_eq!(fleet.server.get("/readyz").status, 200);
     let Fleet { server, .. } = fleet;
-    let (code, took, dir) = server.terminate();
+    let (code, dir) = server.terminate();
     assert_eq!(code, Some(0));
-    assert!(took < Duration::from_secs(5), "{took:?}");
     assert!(runner.is_some());
     assert_eq!(runner_pid(&session_dir(&data, &session)), runner);
     support::end_sessions(dir.path());

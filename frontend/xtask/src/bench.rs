@@ -6,6 +6,7 @@ mod http;
 mod memory;
 mod processes;
 mod product;
+mod stalled;
 mod starts;
 
 use crate::steps::{cargo, output_of, program, root, run, shown, step, target};
@@ -28,7 +29,7 @@ const ROUNDS: usize = 15;
 type Measure = fn(&mut String) -> Result<()>;
 
 /// What is measured, by the name that the command line knows.
-const PARTS: [(&str, Measure); 8] = [
+const PARTS: [(&str, Measure); 9] = [
     ("sizes", sizes),
     ("first-byte", first_byte),
     ("idle-memory", idle_memory),
@@ -37,6 +38,7 @@ const PARTS: [(&str, Measure); 8] = [
     ("processes", processes::guard_and_wall),
     ("starts", starts::starts),
     ("memory", memory::sessions_and_viewers),
+    ("stalled", stalled::viewers),
 ];
 
 /// Builds a release and measures it. `--built` takes the binaries that are there; parts by name are only printed.

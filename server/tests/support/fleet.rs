@@ -14,7 +14,7 @@ use rustix::process::{Flock, FlockType, Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{self, Answer, OWNER, PASSWORD, Server, output_of, wait_within};
+use crate::support::{self, Answer, OWNER, PASSWORD, Server, output_of, wait_until, wait_within};
 
 /// The longest a fleet may take to come to rest.
 const REST: Duration = Duration::from_secs(100);
@@ -142,7 +142,7 @@ impl Fleet {
 
     /// Waits until a session of an objective runs its agent, and gives its id.
     pub(crate) fn works(&self, id: i64) -> String {
-        wait_within(Duration::from_secs(40), &format!("an agent of #{id}"), || {
+        wait_until(&format!("an agent of #{id}"), || {
             let live = self.live();
             let mine =
                 live.iter().find(|session| session["objective"] == id && session["state"] == "running");

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use futures_util::{SinkExt, StreamExt};
 use opkit_domain::screen::{Line, TerminalDown, TerminalUp};
-use tokio::time::{Duration, timeout};
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::support::Server;
+use crate::support::{PATIENCE, Server};
 
 pub(crate) type Stream =
     tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
@@ -46,7 +46,7 @@ impl Viewer {
     /// Takes the next message; a window is kept and acknowledged.
     pub(crate) async fn next(&mut self, stream: &mut Stream) -> TerminalDown {
         let down = loop {
-            let message = timeout(Duration::from_secs(15), stream.next()).await.expect("a frame in time");
+            let message = timeout(PATIENCE, stream.next()).await.expect("a frame in time");
             if let Message::Binary(bytes) = message.expect("the socket is open").expect("a good frame") {
                 break postcard::from_bytes(&bytes).expect("a frame");
             }

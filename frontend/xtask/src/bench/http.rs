@@ -83,14 +83,20 @@ impl Viewer {
         let (status, _) = head(&mut reader)?;
         ensure!(status == 101, "the terminal of {session} answers {status}");
         let mut viewer = Viewer { reader };
+        viewer.window()?;
+        Ok(viewer)
+    }
+
+    /// Takes the next window and acknowledges it; gives the record's offset after its last line.
+    pub(super) fn window(&mut self) -> Result<u64> {
         loop {
             // Window frames begin with 0, then three numbers: first line, its offset, the offset of the end.
-            let frame = viewer.frame()?;
+            let frame = self.frame()?;
             if let Some(numbers) = frame.strip_prefix(&[0]) {
                 let mut rest = numbers;
                 let end = [number(&mut rest)?, number(&mut rest)?, number(&mut rest)?][2];
-                viewer.acknowledge(end)?;
-                return Ok(viewer);
+                self.acknowledge(end)?;
+                return Ok(end);
             }
         }
     }

@@ -36,7 +36,7 @@ pub fn is_root() -> bool {
 pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
-        assert!(start.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "not within 60 s: {what}");
         std::thread::yield_now();
         std::thread::park_timeout(Duration::from_millis(10));
     }
