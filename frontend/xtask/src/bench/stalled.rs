@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 15;
 const STALLED: usize = 4;
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -92,14 +92,9 @@ fn rate(dir: &Path) -> Result<f64> {
 
 /// Where the record ends. Its last segment's name is the offset of its first byte.
 fn written(dir: &Path) -> Result<u64> {
-    let mut end = 0;
-    for entry in fs::read_dir(dir.join("record"))? {
-        let entry = entry?;
-        let first =
-            entry.file_name().to_str().and_then(|name| name.strip_suffix(".seg")?.parse::<u64>().ok());
-        if let Some(first) = first {
-            end = end.max(first + entry.metadata()?.len());
-        }
-    }
-    Ok(end)
+    let first = |name: &str| name.strip_suffix(".seg")?.parse::<u64>().ok();
+    let entries = fs::read_dir(dir.join("record"))?.flatten();
+    let last = entries.filter_map(|entry| Some((first(entry.file_name().to_str()?)?, entry.path()))).max();
+    let Some((first, path)) = last else { return Ok(0) };
+    Ok(first + fs::metadata(path)?.len())
 }
