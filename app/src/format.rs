@@ -1,5 +1,7 @@
 //! Figures and times as people read them. Pure, so that server and browser write the same.
 
+use opkit_domain::ids::ObjectiveId;
+
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
@@ -72,6 +74,11 @@ pub fn bytes(n: u64) -> String {
 /// `1 session`, `2 sessions`.
 pub fn count(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{} {one}s", number(n)) }
+}
+
+/// Why an objective does not start though it is in the queue.
+pub fn waits_for(first: ObjectiveId) -> String {
+    format!("It waits for #{first}, which is not done.")
 }
 
 /// The exact time behind an age: `2026-11-30 20:58 UTC`.

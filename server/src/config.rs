@@ -2,12 +2,16 @@
 
 mod names;
 
+use std::env::VarError;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use opkit_domain::account_pool::Policy;
 use opkit_domain::session::WallMode;
+
+/// Read in the current directory.
+const ENV_FILE: &str = ".env";
 
 /// What `serve` needs to know.
 #[derive(Debug, Clone)]
@@ -123,7 +127,7 @@ pub(crate) fn session_binary() -> anyhow::Result<PathBuf> {
 
 /// A word of the environment, or of the `.env` file in the current directory.
 fn word<T: std::str::FromStr>(name: &str, words: &str) -> anyhow::Result<Option<T>> {
-    match variable(name).as_deref().map(str::trim) {
+    match variable(name)?.as_deref().map(str::trim) {
         None | Some("") => Ok(None),
         Some(text) => match text.parse() {
             Ok(value) => Ok(Some(value)),
@@ -133,16 +137,31 @@ fn word<T: std::str::FromStr>(name: &str, words: &str) -> anyhow::Result<Option<
 }
 
 /// A variable of the environment, else of a `.env` file in the current directory.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name)
-        .ok()
-        .or_else(|| std::fs::read_to_string(".env").ok().and_then(|file| dot_env(&file, name)))
+fn variable(name: &str) -> anyhow::Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(VarError::NotUnicode(value)) => bail!("{name} is {value:?}, which is not UTF-8"),
+        Err(VarError::NotPresent) => Ok(env_file()?.and_then(|text| dot_env(&text, name))),
+    }
+}
+
+/// The text of the `.env` file, if there is one. What other programs keep in it need not be UTF-8.
+fn env_file() -> anyhow::Result<Option<String>> {
+    let file = Path::new(ENV_FILE);
+    // A directory of this name is somebody else's.
+    if !file.is_file() {
+        return Ok(None);
+    }
+    let place =
+        || format!("{} cannot be read", std::path::absolute(file).unwrap_or_else(|_| file.into()).display());
+    let bytes = std::fs::read(file).with_context(place)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// `MAX_CONCURRENT_SESSIONS` of the environment, else of a `.env` file in the current directory.
 fn cap() -> anyhow::Result<Option<u32>> {
     const NAME: &str = "MAX_CONCURRENT_SESSIONS";
-    match variable(NAME).as_deref().map(str::trim) {
+    match variable(NAME)?.as_deref().map(str::trim) {
         None | Some("") => Ok(None),
         Some(text) => match text.parse() {
             Ok(cap) if cap > 0 => Ok(Some(cap)),
@@ -154,7 +173,7 @@ fn cap() -> anyhow::Result<Option<u32>> {
 /// `OPKIT_MIN_FREE_MB`: below so much free disk nothing new starts. Bytes.
 fn min_free() -> anyhow::Result<Option<u64>> {
     const NAME: &str = "OPKIT_MIN_FREE_MB";
-    match variable(NAME).as_deref().map(str::trim) {
+    match variable(NAME)?.as_deref().map(str::trim) {
         None | Some("") => Ok(None),
         Some(text) => match text.parse::<u64>() {
             Ok(megabytes) => Ok(Some(megabytes.saturating_mul(1 << 20))),
@@ -166,9 +185,8 @@ fn min_free() -> anyhow::Result<Option<u64>> {
 /// Refuses a `.env` file with names of ours that nobody knows; gives a sentence for each such variable of the
 /// environment.
 pub(crate) fn check_names() -> anyhow::Result<Vec<String>> {
-    let file = Path::new(".env");
-    if let Ok(text) = std::fs::read_to_string(file) {
-        names::check_file(file, &text)?;
+    if let Some(text) = env_file()? {
+        names::check_file(Path::new(ENV_FILE), &text)?;
     }
     let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     Ok(names::check_environment(set))

@@ -299,6 +299,11 @@ fn variables_that_nobody_knows_are_said() {
     let output = run(data.path(), &["serve", "--listen", "127.0.0.1:0"], "");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(errors.contains("OPKIT_MIN_FREE_MB is “many”"), "{errors}");
+    // One odd byte of somebody else's must not hide what is said to us.
+    fs::write(data.path().join(".env"), b"OTHERS=\xe9\nOPKIT_MIN_FREE_MB=some\n").expect("a file");
+    let output = run(data.path(), &["serve", "--listen", "127.0.0.1:0"], "");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("OPKIT_MIN_FREE_MB is “some”"), "{errors}");
     fs::write(data.path().join(".env"), "OPKIT_MIN_FREE_MB=5\nOTHERS=1\n").expect("a file");
     let server = Server::start_with(data, &[], &[("OPKIT_LISTN", "x")]);
     assert_eq!(server.get("/healthz").status, 200);

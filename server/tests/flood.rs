@@ -48,14 +48,13 @@ fn an_unwatched_flood_costs_the_server_no_memory() {
     let before = anonymous(pid);
     let mut most = before;
     let start = Instant::now();
-    while record_len(&dir) - from < 120 << 20 && start.elapsed() < Duration::from_secs(20) {
+    while record_len(&dir) - from < 60 << 20 {
+        assert!(start.elapsed() < PATIENCE, "{} bytes are no flood", record_len(&dir) - from);
         most = most.max(anonymous(pid));
         // The pace of measuring.
         std::thread::sleep(Duration::from_millis(50));
     }
-    let (written, took) = ((record_len(&dir) - from) >> 20, start.elapsed());
-    assert!(written >= 20, "only {written} MB in {took:?} are no flood");
-    assert!(most - before < 4096, "{before} kB before, {most} kB while {written} MB were written");
+    assert!(most - before < 4096, "{before} kB before, {most} kB while 60 MB were written");
     stop(&fleet, &session);
     let card = fleet.rests(id);
     assert_eq!((&card["status"], &card["attention"]), (&json!("human_review"), &json!("stopped")));

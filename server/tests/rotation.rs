@@ -132,6 +132,12 @@ fn with_all_limited_the_queue_waits_and_resumes_by_itself() {
     assert_eq!(lines.matches("  until ").count(), 5, "{lines}");
     let card = fleet.until(id, &["working"]);
     assert_eq!(card["sub_state"], "waiting_account", "{}", fleet.story(id));
+    let show = |id: i64| {
+        let output = fleet.server.cli(&["objective", "show", &id.to_string()]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let shown = show(id);
+    assert!(shown.contains("No account is free until ") || now_ms() >= first, "{shown}");
     no_attempt_is_used(&fleet, id);
     let waiting: Vec<i64> = (0..3).map(|_| fleet.add_script("good")).collect();
     let cancelled = fleet.post(&format!("/api/v1/objectives/{id}/cancel"), &json!({}));

@@ -2,7 +2,6 @@
 
 use leptos::prelude::*;
 use leptos_meta::Title;
-use opkit_domain::ids::ObjectiveId;
 use opkit_domain::view::{CardView, RoundMark};
 
 use crate::api::{Refusal, Why};
@@ -195,11 +194,6 @@ pub(crate) fn missing(head: &'static str, refusal: &Refusal) -> AnyView {
         {page_failed(head, refusal)}
     }
     .into_any()
-}
-
-/// Why it does not start though it is in the queue.
-pub(crate) fn waits_for(first: ObjectiveId) -> String {
-    format!("It waits for #{first}, which is not done.")
 }
 
 /// An error beside its field.

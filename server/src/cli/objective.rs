@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use axum::http::Method;
+use opkit_app::format;
 use opkit_domain::ids::{ObjectiveId, SessionId};
-use opkit_domain::objective::{Criterion, Status};
+use opkit_domain::objective::{Criterion, Status, SubState};
 use opkit_domain::view::KeptView;
 use serde_json::{Value, json};
 
@@ -114,6 +115,9 @@ async fn show(client: &Client, id: ObjectiveId, as_json: bool) -> anyhow::Result
     if let Some(attention) = objective["attention"].as_str() {
         say(format!("needs you: {} {}", plain(attention), text("attention_note")));
     }
+    if let Some(why) = waits(client, &objective).await? {
+        say(why);
+    }
     say(format!("branch {} from {}", text("branch"), text("base")));
     for criterion in objective["criteria"].as_array().into_iter().flatten() {
         say(format!("- {}", plain(criterion["text"].as_str().unwrap_or_default())));
@@ -126,6 +130,42 @@ async fn show(client: &Client, id: ObjectiveId, as_json: bool) -> anyhow::Result
         say(format!("\n{brief}"));
     }
     Ok(())
+}
+
+/// Why no session works on it, where something is to come.
+async fn waits(client: &Client, objective: &Value) -> anyhow::Result<Option<String>> {
+    let Ok(status) = objective["status"].as_str().unwrap_or_default().parse::<Status>() else {
+        return Ok(None);
+    };
+    let is_busy = !objective["session"].is_null() || status == Status::HumanReview || status.is_final();
+    if is_busy {
+        return Ok(None);
+    }
+    if objective["hold"] == true {
+        return Ok(Some("It is on hold: nothing starts it.".into()));
+    }
+    let first = objective["waits_for"][0].as_i64();
+    if let Some(first) = first.filter(|_| status == Status::Queue) {
+        return Ok(Some(format::waits_for(ObjectiveId(first))));
+    }
+    let sub_state = objective["sub_state"].as_str().and_then(|word| word.parse::<SubState>().ok());
+    if status == Status::Queue || sub_state == Some(SubState::WaitingAccount) {
+        let until = client.get("/api/v1/accounts").await?["until"].as_i64();
+        if let Some(until) = until {
+            return Ok(Some(format!("No account is free until {}.", format::exact(until))));
+        }
+    }
+    Ok(sub_state.map(|sub_state| {
+        match sub_state {
+            SubState::WaitingSlot => "It waits for a slot.",
+            SubState::WaitingAccount => {
+                "It waits for an account: `opkit accounts list` says what keeps them."
+            }
+            SubState::WaitingChildren => "It waits for its children.",
+            SubState::BetweenRuns => "Its next session starts soon.",
+        }
+        .to_owned()
+    }))
 }
 
 async fn list(client: &Client, as_json: bool, status: Option<&str>) -> anyhow::Result<()> {

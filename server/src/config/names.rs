@@ -38,13 +38,21 @@ const IN_SESSIONS: [&str; 11] = [
 pub(super) fn check_file(file: &Path, text: &str) -> anyhow::Result<()> {
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
-        let Some((name, _)) = line.strip_prefix("export ").unwrap_or(line).split_once('=') else { continue };
-        let name = name.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let value = line.split_once('=');
+        let name = value.map_or(line, |(name, _)| name).split_whitespace().next().unwrap_or_default();
+        let is_known = IN_BOTH.contains(&name);
         // The file may be other programs' too: only what is plainly meant for us is judged.
-        if !name.starts_with("OPKIT_") || IN_BOTH.contains(&name) {
+        if !is_known && !name.starts_with("OPKIT_") {
             continue;
         }
         let place = format!("{}, line {}", file.display(), at + 1);
+        if value.is_none() {
+            bail!("{place}: {name} has no value. Write {name}=…");
+        }
+        if is_known {
+            continue;
+        }
         if IN_ENVIRONMENT.contains(&name) {
             bail!("{place}: {name} is not read from this file. Set it in the environment");
         }
@@ -91,6 +99,10 @@ mod tests {
         assert_eq!(
             check("OPKIT_SOMETHING_ELSE_ALTOGETHER=1"),
             Err(".env, line 1: OPKIT_SOMETHING_ELSE_ALTOGETHER is not known. Remove it".into())
+        );
+        assert_eq!(
+            check("OPKIT_WALL hook_only"),
+            Err(".env, line 1: OPKIT_WALL has no value. Write OPKIT_WALL=…".into())
         );
         let listen = check("OPKIT_LISTEN=127.0.0.1:1").unwrap_err();
         assert!(listen.ends_with("Set it in the environment"), "{listen}");

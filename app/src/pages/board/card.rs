@@ -10,7 +10,7 @@ use crate::format;
 use crate::pages::accounts::local_time;
 use crate::ui::clock;
 use crate::ui::icons::{drawn, icon12, icon14, kind_label, kind_mark, role_pulse};
-use crate::ui::parts::{denied, denied_short, note_after, priority, rounds, ticks, told_by, waits_for};
+use crate::ui::parts::{denied, denied_short, note_after, priority, rounds, ticks, told_by};
 
 /// Draws one. `until` = when the first account comes back by itself, if none is free.
 pub(crate) fn card(card: &Arc<CardView>, until: Signal<Option<i64>>) -> AnyView {
@@ -50,7 +50,7 @@ pub(crate) fn card(card: &Arc<CardView>, until: Signal<Option<i64>>) -> AnyView 
 
 fn top(card: &CardView) -> AnyView {
     let waits = card.waits_for.first().map(|first| {
-        let title = waits_for(*first);
+        let title = format::waits_for(*first);
         view! {
             <span class="row card-dep" title=title>
                 {icon12("link")}
@@ -174,7 +174,7 @@ fn note(card: &CardView, until: Signal<Option<i64>>) -> Option<AnyView> {
         );
     }
     if let Some(first) = card.waits_for.first().filter(|_| card.status == Status::Queue) {
-        return Some(waiting(waits_for(*first)));
+        return Some(waiting(format::waits_for(*first)));
     }
     if card.session.is_some() || card.hold || card.status.is_final() || card.status == Status::HumanReview {
         return None;

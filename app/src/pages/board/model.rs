@@ -15,10 +15,10 @@ use opkit_domain::view::{BoardFilter, BoardView, CardView, LaneView};
 use crate::api::Refusal;
 use crate::api::board::{MovedView, lane, move_card, reorder_card, totals};
 use crate::api::objective::{Act, decide};
+use crate::format;
 use crate::live::{self, Live};
 use crate::socket::Link;
 use crate::ui::clock::{Clock, use_clock};
-use crate::ui::parts::waits_for;
 use crate::ui::toast::{Toasts, Undo, use_toasts};
 
 /// Cards of a lane that stand in the page at most.
@@ -435,7 +435,7 @@ pub(crate) fn offer(card: &CardView, to: Status) -> Offer {
     match state_machine::drag(&card.facts(), to) {
         Ok(Trigger::StartNext) if !card.waits_for.is_empty() => {
             // The engine says the same; nobody should have to drop the card to hear it.
-            Offer::Refuses(card.waits_for.first().map(|first| waits_for(*first)).unwrap_or_default())
+            Offer::Refuses(card.waits_for.first().map(|first| format::waits_for(*first)).unwrap_or_default())
         }
         Ok(trigger) => {
             let (act, then) = words(trigger);

@@ -10,11 +10,12 @@ use opkit_domain::view::CardView;
 
 use super::Page;
 use crate::api::objective::{Act, decide};
+use crate::format;
 use crate::live::Live;
 use crate::pages::accounts::local_time;
 use crate::ui::dialog::Confirm;
 use crate::ui::icons::{icon, icon14, status_mark};
-use crate::ui::parts::{value, waits_for};
+use crate::ui::parts::value;
 use crate::ui::toast::{Toasts, use_toasts};
 use human::human;
 
@@ -249,8 +250,8 @@ fn queue(desk: Desk, key: &Key) -> AnyView {
     let hold = key.hold;
     let may_start = key.waits.is_none() && !hold;
     let text = match (key.waits, hold) {
-        (Some(first), false) => waits_for(first),
-        (Some(first), true) => format!("{} It is on hold, too.", waits_for(first)),
+        (Some(first), false) => format::waits_for(first),
+        (Some(first), true) => format!("{} It is on hold, too.", format::waits_for(first)),
         (None, true) => "It is on hold and does not start until you release it.".to_owned(),
         (None, false) => "It starts by itself when a slot and an account are free.".to_owned(),
     };
