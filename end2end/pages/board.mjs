@@ -1,5 +1,6 @@
 // The board: lanes, cards, the Move to menu, drag and drop, the connection's state.
 import { hydrated } from "../support/browser.mjs";
+import { waitUntil } from "../support/wait.mjs";
 
 export class BoardPage {
   constructor(page) {
@@ -28,6 +29,18 @@ export class BoardPage {
 
   async shows(id, status, timeout = 30_000) {
     await this.card(id, status).waitFor({ timeout });
+  }
+
+  /** On a phone: the lane is what the screen shows, and its tab is the current one and in sight. */
+  async isOn(status) {
+    await waitUntil(`the phone shows ${status}`, () => this.page.evaluate((wanted) => {
+      const lanes = [...document.querySelectorAll("[data-lane]")];
+      const tabs = [...document.querySelectorAll(".lane-tab")];
+      const at = tabs.findIndex((tab) => tab.ariaCurrent === "true");
+      if (lanes[at]?.dataset.lane !== wanted) return false;
+      const [lane, tab] = [lanes[at].getBoundingClientRect(), tabs[at].getBoundingClientRect()];
+      return Math.abs(lane.left - 16) < 4 && tab.left >= 0 && tab.right <= innerWidth;
+    }, status));
   }
 
   get toast() {

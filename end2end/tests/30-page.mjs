@@ -58,6 +58,28 @@ test("a phone of 390 px needs no sideways scrolling and has large targets", asyn
   }
 });
 
+test("a phone opens the board where work is, and stays on the lane that somebody chose", async (t) => {
+  const { server, ids } = await withCards(t, 2);
+  const phone = { width: 390, height: 844, touch: true };
+  // Before any script: nothing moves under a finger when the page comes alive.
+  const early = await openWindow(t, { url: server.url, script: false, ...phone });
+  await new LoginPage(early).logIn();
+  await new BoardPage(early).isOn("queue");
+  const page = await openAsOwner(t, server, phone);
+  const board = new BoardPage(page);
+  await board.open();
+  await board.isOn("queue");
+  await page.locator(".lane-tab").filter({ hasText: "Done" }).tap();
+  await board.isOn("done");
+  await page.locator('.filter-text').fill("Card");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/q=Card/);
+  await board.isOn("done");
+  for (const id of ids) await server.cli(["objective", "cancel", String(id)]);
+  await board.open();
+  await board.isOn("planning");
+}, { timeout: 240_000 });
+
 test("a tap moves a card on a phone", async (t) => {
   const { server, ids } = await withCards(t, 1);
   const board = new BoardPage(await openAsOwner(t, server, { width: 390, height: 844, touch: true }));

@@ -10,7 +10,7 @@ use crate::format;
 use crate::ui::icons::{icon14, status_mark};
 
 /// Draws a lane; cancelled ones are folded until somebody opens them.
-pub(crate) fn lane(model: Model, lane: Lane) -> AnyView {
+pub(crate) fn lane(model: Model, lane: Lane, is_start: bool) -> AnyView {
     let status = lane.status;
     let offer = Memo::new(move |_| {
         model.drag.with(|drag| {
@@ -27,6 +27,7 @@ pub(crate) fn lane(model: Model, lane: Lane) -> AnyView {
     view! {
         <section
             class="lane"
+            class:is-start=is_start
             class:is-thin-lane=move || !lane.open.get()
             class:is-target=takes
             class:is-over=move || is_over.get()

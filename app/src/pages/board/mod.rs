@@ -37,12 +37,14 @@ pub(crate) fn Board() -> impl IntoView {
     });
     let data = load(move || format!("{:?}", filter.get()), move || read_board(filter.get_untracked()));
     let clock = use_clock();
+    // Who looks at a lane goes on doing so when the board is read again.
+    let shown = RwSignal::new(None);
     let draw = move |answer: &Answer| match answer.open::<BoardView>() {
         Ok(view) => {
             clock.seed(view.now);
             frame::read_at(view.seq);
             let filter = filter.get_untracked();
-            view! { <Loaded view filter again=move || data.refetch() /> }.into_any()
+            view! { <Loaded view filter shown again=move || data.refetch() /> }.into_any()
         }
         Err(refusal) => page_failed("The board could not be read", &refusal),
     };
@@ -75,6 +77,7 @@ fn skeleton() -> AnyView {
 fn Loaded(
     view: BoardView,
     filter: BoardFilter,
+    shown: RwSignal<Option<usize>>,
     again: impl Fn() + Copy + Send + Sync + 'static,
 ) -> impl IntoView {
     let model = Model::new(&view, filter.clone());
@@ -88,11 +91,18 @@ fn Loaded(
     let filters = usize::from(filter.repo.is_some()) + usize::from(filter.text.is_some());
     let no_repo = view.repos.is_empty();
     let is_empty = Memo::new(move |_| total() == 0);
-    let shown = RwSignal::new(0_usize);
+    let start = shown.get_untracked().unwrap_or_else(|| start_lane(model));
+    let current = Memo::new(move |_| shown.get().unwrap_or(start));
+    Effect::new(move |before: Option<()>| {
+        show_tab(current.get());
+        if before.is_none() && start > 0 && has_tabs() {
+            show_lane(model.lanes[start].status);
+        }
+    });
     let go = use_navigate();
     view! {
         {filter_row(&view, &filter)}
-        {lane_tabs(model, shown)}
+        {lane_tabs(model, current)}
         <div
             class="board"
             class:is-empty-board=move || is_empty.get()
@@ -104,9 +114,9 @@ fn Loaded(
                 on_click(model, &go, &event);
             }
             on:keydown=move |event| menu::on_board_key(model, &event)
-            on:scroll=move |event| shown.set(lane_in_view(&event))
+            on:scroll=move |event| shown.set(Some(lane_in_view(&event)))
         >
-            {model.lanes.iter().map(|lane| lane::lane(model, *lane)).collect_view()}
+            {(0..model.lanes.len()).map(|at| lane::lane(model, model.lanes[at], at == start)).collect_view()}
         </div>
         {move || {
             is_empty
@@ -231,14 +241,14 @@ fn filter_row(view: &BoardView, filter: &BoardFilter) -> AnyView {
 }
 
 /// On a phone: one lane a screen, with tabs.
-fn lane_tabs(model: Model, shown: RwSignal<usize>) -> AnyView {
+fn lane_tabs(model: Model, current: Memo<usize>) -> AnyView {
     let tab = move |at: usize| {
         let lane = model.lanes[at];
         view! {
             <button
                 type="button"
                 class="lane-tab"
-                aria-current=move || (shown.get() == at).then_some("true")
+                aria-current=move || (current.get() == at).then_some("true")
                 on:click=move |_| {
                     lane.open.set(true);
                     show_lane(lane.status);
@@ -256,6 +266,31 @@ fn lane_tabs(model: Model, shown: RwSignal<usize>) -> AnyView {
         </nav>
     }
     .into_any()
+}
+
+/// The lane that a phone opens on: where work is, else the first.
+fn start_lane(model: Model) -> usize {
+    use Status::{AiReview, Done, HumanReview, Planning, Queue, Working};
+    let has_cards = |status: Status| {
+        model.lanes.iter().position(|lane| lane.status == status && lane.total.get_untracked() > 0)
+    };
+    [Working, HumanReview, AiReview, Queue, Planning, Done].into_iter().find_map(has_cards).unwrap_or(0)
+}
+
+fn has_tabs() -> bool {
+    let tabs = document().query_selector(".lane-tabs").ok().flatten();
+    tabs.is_some_and(|tabs| tabs.client_width() > 0)
+}
+
+/// Tabs scroll, too: the current one is never out of sight.
+fn show_tab(at: usize) {
+    let tab = document().query_selector(&format!(".lane-tab:nth-child({})", at + 1)).ok().flatten();
+    if let Some(tab) = tab {
+        let how = web_sys::ScrollIntoViewOptions::new();
+        how.set_inline(web_sys::ScrollLogicalPosition::Center);
+        how.set_block(web_sys::ScrollLogicalPosition::Nearest);
+        tab.scroll_into_view_with_scroll_into_view_options(&how);
+    }
 }
 
 fn show_lane(status: Status) {
