@@ -107,6 +107,24 @@ fn a_lost_socket_is_made_again_by_the_same_server() {
 }
 
 #[test]
+fn who_is_next_finds_a_server() {
+    let fleet = Fleet::start(4);
+    // As many as checkouts are made ahead: two.
+    let before = wait_until("two servers before any start", || {
+        let servers = tmux_servers(fleet.data());
+        if servers.len() == 2 { Ok(servers) } else { Err(format!("{servers:?}")) }
+    });
+    let id = fleet.add_script("good");
+    assert_eq!(fleet.rests(id)["status"], "done", "{}", fleet.story(id));
+    for session in fleet.sessions(id) {
+        let account = session["account"].as_str().expect("an account");
+        assert!(before.contains_key(account), "{account} is not among {before:?}");
+    }
+    let after = tmux_servers(fleet.data());
+    assert!(before.iter().all(|(account, pids)| after.get(account) == Some(pids)), "{before:?}, {after:?}");
+}
+
+#[test]
 fn a_dead_server_leaves_a_socket_and_sessions_that_go_on() {
     let fleet = Fleet::start(8);
     let sessions = one_on_each(&fleet);

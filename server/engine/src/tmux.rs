@@ -131,6 +131,20 @@ impl Tmux {
         }
     }
 
+    /// Starts an account's server, so that the first window need not wait for it. One that is silent is left alone.
+    pub(crate) async fn start_ahead(&self, socket: &Path) -> Result<()> {
+        let turn = self.turn(socket);
+        let _turn = turn.lock().await;
+        if self.is_silent(socket) || (socket.exists() && Server::recorded(socket).is_some()) {
+            return Ok(());
+        }
+        match self.ready(socket).await? {
+            Answer::Yes(_) => Ok(()),
+            Answer::No(text) => Err(Error::Internal(anyhow::anyhow!("tmux could not be started: {text}"))),
+            Answer::Silence => Err(no_answer(socket)),
+        }
+    }
+
     async fn open_in_turn(&self, socket: &Path, name: ObjectiveId, argv: &[&OsStr]) -> Result<Answer> {
         let window = format!("obj-{name}");
         let head =

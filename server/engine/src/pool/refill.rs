@@ -1,6 +1,6 @@
 //! The task that makes checkouts ahead: one at a time, behind everything that people wait for.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ impl Engine {
         self.bury().await?;
         let repos = self.store().all_repos().await?;
         self.forget_others(&repos)?;
+        self.tmux_ahead(&repos).await?;
         let mut failed = None;
         let wanted = self.pool().wanted().replace(HashSet::new());
         let is_wanted = |repo: &&RepoRow| wanted.as_ref().is_none_or(|some| some.contains(&repo.id()));
@@ -208,21 +209,48 @@ impl Engine {
         Ok(())
     }
 
-    /// Whom the next starts will run as, by the rule of claims, if nothing ends meanwhile. Empty when everything
-    /// runs as the service's own user.
+    /// Starts the tmux servers of accounts whose turn is next: the first start on an account is as quick as others.
+    async fn tmux_ahead(&self, repos: &[RepoRow]) -> Result<()> {
+        let mut most = 0;
+        for repo in repos {
+            most = most.max(self.pool_size(repo).await?);
+        }
+        let accounts: BTreeSet<String> =
+            self.in_turn(most).await?.into_iter().map(|(account, _)| account).collect();
+        for account in accounts {
+            let is_off = crate::kill_switch::reason(&self.dirs().kill_switch()).is_some();
+            if is_off || self.draining() || self.something_starts() {
+                break;
+            }
+            if let Err(error) = self.tmux().start_ahead(&self.dirs().tmux_socket(&account)).await {
+                // The next start on it fails with the same sentence, where somebody reads it.
+                tracing::warn!(account, %error, "no tmux server was started ahead");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whom the next starts will run as. Empty when everything runs as the service's own user.
     async fn users_in_turn(&self, count: u32) -> Result<Vec<u32>> {
-        let Some(agent) = self.identity() else { return Ok(vec![]) };
+        Ok(self.in_turn(count).await?.into_iter().filter_map(|(_, uid)| uid).collect())
+    }
+
+    /// The accounts of the next starts, by the rule of claims, if nothing ends meanwhile, and whom each runs as:
+    /// nobody where everything runs as the service's own user.
+    async fn in_turn(&self, count: u32) -> Result<Vec<(String, Option<u32>)>> {
+        let agent = self.identity().map(|agent| agent.uid);
         let users = crate::os_users::uids()?;
         let (mut loads, mut uids) = (Vec::new(), HashMap::new());
         for (load, user) in self.store().loads().await? {
-            let uid = match user {
-                None => Some(agent.uid),
-                Some(name) => users.get(&name).copied(),
+            let uid = match user.filter(|_| agent.is_some()) {
+                None => agent,
+                Some(name) => match users.get(&name) {
+                    Some(uid) => Some(*uid),
+                    None => continue,
+                },
             };
-            if let Some(uid) = uid {
-                uids.insert(load.name.clone(), uid);
-                loads.push(load);
-            }
+            uids.insert(load.name.clone(), uid);
+            loads.push(load);
         }
         let mut turns = Vec::new();
         for _ in 0..count {
@@ -234,8 +262,9 @@ impl Engine {
             else {
                 break;
             };
-            turns.extend(uids.get(&name));
             loads.iter_mut().filter(|load| load.name == name).for_each(|load| load.live += 1);
+            let uid = uids.get(&name).copied().flatten();
+            turns.push((name, uid));
         }
         Ok(turns)
     }
