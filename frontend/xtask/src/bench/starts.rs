@@ -17,8 +17,6 @@ const FILES: usize = 20_000;
 const WARM_ROUNDS: usize = 11;
 const COLD_ROUNDS: usize = 3;
 const AT_ONCE: usize = 25;
-/// Accounts of a new installation, in either mode.
-const ACCOUNTS: usize = 5;
 
 /// What bare tmux starts: it writes when it began, and stays.
 const STAMP: &str = "#!/bin/bash
@@ -44,7 +42,6 @@ pub(super) fn starts(report: &mut String) -> Result<()> {
     let mut done = Vec::new();
     for mode in Mode::all() {
         let bench = Bench::new(&folder, mode, &repo, &program)?;
-        bench.warm_up()?;
         let (ours, bare) = bench.cold()?;
         row(
             report,
@@ -125,16 +122,6 @@ impl Bench {
         let claimed = claimed(&self.product, id)?;
         self.product.cancel(&[id])?;
         Ok(began - claimed)
-    }
-
-    /// The first start of an account makes its tmux server: that is once, not each time, and the bare one has its own.
-    /// As many at one instant as there are accounts go to one each.
-    fn warm_up(&self) -> Result<()> {
-        self.burst(ACCOUNTS)?;
-        let sockets = fs::read_dir(self.product.run_dir().join("tmux"))?.flatten();
-        let servers = sockets.filter(|entry| entry.path().extension().is_some_and(|e| e == "sock")).count();
-        ensure!(servers == ACCOUNTS, "{servers} of {ACCOUNTS} accounts have a tmux server");
-        Ok(())
     }
 
     fn session_dirs(&self) -> BTreeSet<PathBuf> {
