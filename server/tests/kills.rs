@@ -256,11 +256,16 @@ fn fifty_kills_change_nothing() {
     let mut fleet = Fleet::start_slowly(CAP as u32);
     let data = fleet.data().to_owned();
     let all = CASES.iter().flat_map(|case| std::iter::repeat_n(case, case.times));
-    let wanted = write(&fleet, &mut chance, all);
+    let mut wanted = write(&fleet, &mut chance, all);
     assert_eq!(wanted.len(), 40);
     let watch = Watch::of(&data);
     let (mut kills, mut at_work, mut met) = (0, 0, BTreeMap::<String, usize>::new());
-    while at_work < 50 && kills < 75 {
+    while at_work < 50 {
+        // On a machine that is slow to start a server, sessions end while there is none: then there is more to do.
+        if kills > 0 && kills % 60 == 0 {
+            assert!(kills < 240, "only {at_work} of {kills} kills met sessions at work");
+            wanted.extend(write(&fleet, &mut chance, CASES.iter()));
+        }
         let moment = match kills % 13 {
             3 | 7 | 11 => AIMED[kills / 4 % AIMED.len()],
             _ => Moment::Any(gap(&mut chance, Duration::from_millis(180))),
@@ -278,7 +283,6 @@ fn fifty_kills_change_nothing() {
         fleet.rests(one.id);
     }
     all_ended_right(&fleet, &wanted, &watch.end(), CAP);
-    assert_eq!(at_work, 50, "of {kills} kills; the work ended before");
     the_whole_cap_works(&fleet, 8);
 }
 

@@ -102,6 +102,7 @@ fn repositories_and_upkeep_are_changed_by_command_and_rest() {
     });
     let said = cli(&["upkeep", "--worktree-days", "9", "--disk-budget", "5000"]);
     assert!(said.contains("cleared after 9 days") && said.contains("of a budget of 5000 MB"), "{said}");
+    assert!(said.contains("counted at 20"), "{said}");
     let shown = serde_json::from_str::<serde_json::Value>(&cli(&["upkeep", "--json"])).unwrap();
     assert_eq!(shown["upkeep"]["worktree_days"], 9, "{shown}");
     // One more may have been under way when the number became smaller; it goes again.

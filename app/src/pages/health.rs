@@ -7,7 +7,7 @@ use opkit_domain::view::{DiskUse, HealthView};
 use super::accounts;
 use crate::api::places::read_health;
 use crate::format;
-use crate::ui::clock::{age, use_clock};
+use crate::ui::clock::{age, ago, use_clock};
 use crate::ui::data::{load_once, shown};
 use crate::ui::icons::{drawn, icon14};
 use crate::ui::parts::told_by;
@@ -183,6 +183,8 @@ fn disk(disk: &DiskUse) -> AnyView {
         </dd>
         <dt>"Records"</dt>
         <dd>{format::bytes(disk.records)}</dd>
+        <dt>"Counted"</dt>
+        <dd data-counted="">{ago(disk.at)}</dd>
     }
     .into_any()
 }

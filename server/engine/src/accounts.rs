@@ -246,7 +246,6 @@ impl Engine {
         }
         let file = self.key_file(&account.name);
         write_atomically(&file, key.as_bytes(), 0o600)?;
-        mode(&file, 0o600)?;
         self.audit(actor, "account_key_stored", &account.name, serde_json::json!({})).await?;
         // The account may have worked from a login until now.
         self.accounts().await?;

@@ -236,16 +236,41 @@ fn replace(path: &Path, bytes: &[u8], bits: u32, durable: bool) -> Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
     let temporary = PathBuf::from(temporary);
-    let mut file =
-        fs::OpenOptions::new().create(true).truncate(true).write(true).mode(bits).open(&temporary)?;
+    // One that a server left when it was killed may be closed to us.
+    let _ = fs::remove_file(&temporary);
+    let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(bits).open(&temporary)?;
+    // Whatever the umask, and before anybody can see it: what takes its name is right at once.
+    file.set_permissions(fs::Permissions::from_mode(bits))?;
     file.write_all(bytes)?;
     if durable {
         file.sync_all()?;
     }
+    // A program that is open for writing cannot be started.
+    drop(file);
     fs::rename(&temporary, path)?;
     if durable && let Some(dir) = path.parent() {
         // The name, too.
         fs::File::open(dir)?.sync_all()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says what it expects")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_replaced_has_its_mode_whatever_the_umask_and_what_was_left_half_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("settings.json");
+        fs::write(dir.path().join("settings.json.new"), "half").unwrap();
+        mode(&dir.path().join("settings.json.new"), 0o444).unwrap();
+        for bits in [0o666, 0o444, 0o600] {
+            write_atomically(&file, b"whole", bits).unwrap();
+            assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, bits);
+            assert_eq!(fs::read(&file).unwrap(), b"whole");
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 }

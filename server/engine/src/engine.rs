@@ -323,8 +323,7 @@ impl Engine {
 
     /// Tells sessions where the session door listens.
     pub fn publish_session_door(&self, addr: SocketAddr) -> Result<()> {
-        data_dir::write_atomically(&self.0.dirs.door_file(), format!("{addr}\n").as_bytes(), 0o644)?;
-        data_dir::mode(&self.0.dirs.door_file(), 0o644)
+        data_dir::write_atomically(&self.0.dirs.door_file(), format!("{addr}\n").as_bytes(), 0o644)
     }
 
     pub(crate) fn store(&self) -> &Store {

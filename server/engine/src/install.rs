@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::data_dir::{DataDir, mode};
+use crate::data_dir::{DataDir, mode, write_atomically};
 use crate::error::{Error, Result};
 
 /// Copies the program in place (once a build) and gives its path. Beside it: the hooks of checkouts.
@@ -31,8 +31,12 @@ pub(crate) fn runner(dirs: &DataDir, source: &Path) -> Result<PathBuf> {
     fs::create_dir_all(&hooks)?;
     mode(&hooks, 0o755)?;
     let hook = hooks.join("prepare-commit-msg");
-    crate::data_dir::write_atomically(&hook, HOOK.as_bytes(), 0o755)?;
-    mode(&hook, 0o755)?;
+    // Sessions that go on start it with each commit: a server that comes back leaves it alone.
+    if fs::read(&hook).is_ok_and(|text| text == HOOK.as_bytes()) {
+        mode(&hook, 0o755)?;
+    } else {
+        write_atomically(&hook, HOOK.as_bytes(), 0o755)?;
+    }
     Ok(target)
 }
 
@@ -42,3 +46,29 @@ git interpret-trailers --in-place --if-exists doNothing \\
     --trailer \"Objective: #$OPKIT_OBJECTIVE\" --trailer \"Session-Id: $OPKIT_SESSION\" \\
     --trailer \"Co-authored-by: $GIT_AUTHOR_NAME <$GIT_AUTHOR_EMAIL>\" \"$1\" || true
 ";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says what it expects")]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn what_sessions_start_is_not_touched_by_the_next_server() {
+        let data = tempfile::tempdir().unwrap();
+        let source = data.path().join("opkit-session");
+        fs::write(&source, "a program").unwrap();
+        let install = || {
+            let target = runner(&DataDir::open(data.path()).unwrap(), &source).unwrap();
+            let hook = data.path().join("bin/hooks/prepare-commit-msg");
+            [target, hook].map(|file| {
+                let meta = fs::metadata(file).unwrap();
+                (meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.mode() & 0o777)
+            })
+        };
+        let before = install();
+        assert_eq!(before.map(|(.., bits)| bits), [0o755, 0o755]);
+        assert_eq!(install(), before);
+    }
+}

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use axum::http::Method;
+use opkit_app::format;
 use opkit_domain::view::{DiskUse, EditUpkeep, Upkeep};
 use opkit_engine::{Engine, Probed};
 use serde_json::{Value, json};
@@ -162,6 +163,7 @@ pub(super) async fn upkeep(client: &Client, args: &UpkeepArgs) -> anyhow::Result
         mb(disk.records),
         mb(disk.other)
     ));
+    say(format!("counted at {}; budget and free room are as of now", format::exact(disk.at)));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -173,6 +173,13 @@ impl Fleet {
                 event["reason"]
             ));
         }
+        for session in self.sessions(id) {
+            let exit = session_dir(self.data(), session["id"].as_str().unwrap_or_default()).join(files::EXIT);
+            let exit = fs::read(exit).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+            let exit = exit.unwrap_or_default();
+            let (detail, failed) = (&exit["detail"], &exit["collect_failed"]);
+            text.push_str(&format!("  {} {} left: {detail} {failed}\n", session["id"], session["role"]));
+        }
         text
     }
 }

@@ -8,7 +8,7 @@ use opkit_domain::session::{GuardPolicy, Role};
 use super::give_file;
 use super::spec::Places;
 use crate::agents::claude_settings;
-use crate::data_dir::{mode, write_quickly};
+use crate::data_dir::write_quickly;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::store::objectives::Objective;
@@ -64,7 +64,6 @@ impl Engine {
         };
         let file = places.policy.join("policy.json");
         write_quickly(&file, &serde_json::to_vec_pretty(&policy)?, 0o644)?;
-        mode(&file, 0o644)?;
         let settings = places.policy.join("settings.json");
         write_quickly(&settings, &serde_json::to_vec_pretty(&claude_settings(self.runner(), &file))?, 0o444)?;
         let git = format!(
@@ -75,7 +74,6 @@ impl Engine {
         );
         let config = places.policy.join("gitconfig");
         write_quickly(&config, git.as_bytes(), 0o644)?;
-        mode(&config, 0o644)?;
         if row.role != Role::Review {
             let token = self.session_token(&row.id)?;
             let file = self.dirs().state(objective.id, row.role).join("token");

@@ -13,6 +13,9 @@ use crate::session_manager::TAKE_BRANCH;
 use crate::store::objectives::Objective;
 use crate::store::sessions::SessionRow;
 
+/// What git says when there is nothing beyond the base.
+const NOTHING_NEW: &str = "empty bundle";
+
 /// What was found when a session had ended.
 pub(super) struct Found {
     pub(super) outcome: Outcome,
@@ -66,17 +69,15 @@ impl Engine {
         let memory = self.dirs().memory(objective.id);
         found.notes = crate::memory::read_text(&memory, "NOTES.md").ok();
         let artifact = crate::memory::artifact(&memory);
-        // A bundle step that failed has said why: usually that there is nothing beyond the base.
-        let no_branch = found
-            .exit
-            .as_ref()
-            .is_some_and(|exit| exit.collect_failed.iter().any(|line| line.starts_with(TAKE_BRANCH)));
+        let failed = found.exit.iter().flat_map(|exit| &exit.collect_failed);
+        let failed = failed.into_iter().find(|line| line.starts_with(TAKE_BRANCH));
         let mut refused = None;
-        if !no_branch {
-            match self.fetch_result(row, objective).await? {
+        match failed {
+            Some(line) => refused = why_not_taken(line),
+            None => match self.fetch_result(row, objective).await? {
                 Ok(head) => found.head = head,
-                Err(why) => refused = Some(why),
-            }
+                Err(why) => refused = Some(format!("git refused the commits. {why}")),
+            },
         }
         found.kept = self.fetch_rescue(row, objective).await?;
         if found.outcome == Outcome::Finished {
@@ -90,7 +91,7 @@ impl Engine {
                 },
                 (None, _) => {
                     let mut lines = vec![match refused {
-                        Some(why) => format!("Nothing was delivered: git refused the commits. {why}"),
+                        Some(why) => format!("Nothing was delivered: {why}"),
                         None => format!(
                             "Nothing was delivered: there is no commit on {} beyond the base.",
                             objective.branch()
@@ -220,10 +221,23 @@ async fn fetch_bundle(
     Ok(Err(crate::git::short(why.unwrap_or("It gave no reason."))))
 }
 
+/// Why the branch could not be taken, for people; none when there was nothing to take.
+fn why_not_taken(failed: &str) -> Option<String> {
+    let words: Vec<&str> = failed.split_whitespace().collect();
+    (!failed.contains(NOTHING_NEW)).then(|| words.join(" ").chars().take(300).collect())
+}
+
 fn is_in_the_way(stderr: &str) -> bool {
-    [".lock': File exists", "No space left on device", "Read-only file system", "Input/output error"]
-        .iter()
-        .any(|text| stderr.contains(text))
+    const PASSING: [&str; 6] = [
+        ".lock': File exists",
+        // A git that outlived its server has just put the same there.
+        "reference already exists",
+        "but expected",
+        "No space left on device",
+        "Read-only file system",
+        "Input/output error",
+    ];
+    PASSING.iter().any(|text| stderr.contains(text))
 }
 
 /// What the next session reads of a red floor.
@@ -246,4 +260,28 @@ fn floor_findings(floor: &FloorResult) -> Vec<String> {
         lines.push(format!("{what} `{}` {how}. Output: {output}", command.command));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_empty_branch_is_called_empty() {
+        let empty = format!("{TAKE_BRANCH}: it ended with 128.\nfatal: Refusing to create empty bundle.");
+        assert_eq!(why_not_taken(&empty), None);
+        let broken = format!("{TAKE_BRANCH}: it ended with 128.\nfatal: bad revision 'refs/heads/obj/7'");
+        let why = why_not_taken(&broken);
+        assert_eq!(
+            why.as_deref(),
+            Some("Taking the branch: it ended with 128. fatal: bad revision 'refs/heads/obj/7'")
+        );
+    }
+
+    #[test]
+    fn what_passes_is_no_refusal() {
+        let raced = "error: cannot lock ref 'refs/heads/obj/7': reference already exists";
+        assert!(is_in_the_way(raced) && is_in_the_way("fatal: write error: No space left on device"));
+        assert!(!is_in_the_way("fatal: missing blob object"));
+    }
 }

@@ -220,6 +220,7 @@ fn commit(speech: &mut Speech, brief: &Brief, title: &str) -> anyhow::Result<()>
     let title = if title.trim().is_empty() { format!("Objective {}", brief.objective) } else { title };
     let done = speech.run(&["git", "commit", "-m", &title, "-m", SIGNATURE])?;
     if !done.ok {
+        anyhow::ensure!(!has_changes(speech), "git did not commit: {}", done.output.trim());
         speech.say("There was nothing new to commit.")?;
     }
     Ok(())
